@@ -1,0 +1,113 @@
+"""`StepBreakdown`: where one step of one device went; every nanosecond in exactly one bucket.
+
+Names of buckets (DESIGN: the currency of the analysis wing):
+
+    compute.<class>                                   a compute kernel runs
+    comm.<collective>.<axis>.transfer|wait|unsplit    no compute, a collective or peer copy runs
+    copy.h2d, copy.d2h                                neither, a host-device copy runs
+    idle.<cause>                                      the device is idle; cause = what the launching host thread did
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headway.spec.finding import Finding
+
+SCHEMA: Final = "headway.breakdown/1"
+COMPUTE_CLASSES: Final = (
+    "gemm", "attention", "conv", "norm", "elementwise", "reduce", "gather", "quantize", "optimizer", "copy", "custom", "other",
+)  # fmt: skip
+IDLE_CAUSES: Final = (
+    "input", "encode", "checkpoint", "evaluate", "sync", "launch", "allocator", "compile", "gc", "collective", "unknown",
+)  # fmt: skip
+COMM_PARTS: Final = ("transfer", "wait", "unsplit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepBreakdown:
+    """One step on one (rank, device). Integers are nanoseconds unless the name says otherwise.
+
+    `buckets`, `phases` and `modules` are exact partitions of the window [start_ns, start_ns + wall_ns); `buckets` is empty for a
+    step that was not profiled.
+    """
+
+    step: int
+    start_ns: int
+    wall_ns: int
+    buckets: Mapping[str, int]
+    phases: Mapping[str, int]
+    modules: Mapping[str, int] = field(default_factory=dict)
+    hidden_comm_ns: Mapping[str, int] = field(default_factory=dict)  # by axis: a collective ran under compute
+    comm: tuple[Mapping[str, Any], ...] = ()  # per collective and axis: count, bytes, busy_ns, bus_bytes_s
+    concurrency: float = 0.0  # mean number of compute kernels while at least one runs
+    num_kernels: int = 0
+    unlinked: int = 0  # device work whose launch is unknown, counted in the window in which it starts
+    flops: int | None = None
+    mfu: float | None = None
+
+    def check(self) -> None:
+        """Raises ValueError unless every partition sums to wall_ns, without negative parts."""
+        for name in ("buckets", "phases", "modules"):
+            parts = getattr(self, name)
+            if parts and (sum(parts.values()) != self.wall_ns or min(parts.values()) < 0):
+                raise ValueError(f"{name} of step {self.step} sum to {sum(parts.values())}, not to wall_ns {self.wall_ns}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankBreakdown:
+    """All steps of one (rank, device)."""
+
+    rank: int
+    device: str  # "cuda:0", "cpu", ...
+    steps: tuple[StepBreakdown, ...]
+    source: str = ""  # the file it was read from
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """Something about a trace that makes a number unreliable: its name, how often, and what it touches."""
+
+    what: str
+    count: int
+    rank: int | None = None
+    affects: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Breakdown:
+    """The answer of `headway explain`."""
+
+    ranks: tuple[RankBreakdown, ...]
+    health: tuple[Health, ...] = ()
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+
+def to_json(breakdown: Breakdown) -> dict[str, Any]:
+    """`breakdown` as plain data under the schema headway.breakdown/1."""
+    from headway.spec.codec import encode
+
+    data: dict[str, Any] = encode(breakdown)
+    return {"schema": SCHEMA, **data}
+
+
+def group(buckets: Mapping[str, int]) -> dict[str, int]:
+    """Buckets summed by their first word: compute, comm, copy, idle."""
+    out: dict[str, int] = {}
+    for name, ns in buckets.items():
+        head = name.partition(".")[0]
+        out[head] = out.get(head, 0) + ns
+    return out
+
+
+def add(parts: list[Mapping[str, int]]) -> dict[str, int]:
+    """Several bucket tables added up."""
+    out: dict[str, int] = {}
+    for part in parts:
+        for name, ns in part.items():
+            out[name] = out.get(name, 0) + ns
+    return out

@@ -1,0 +1,34 @@
+"""Events of a run: what each line of `events.jsonl` says, and the phases of a step.
+
+A file per rank: `events.jsonl` of rank 0, `events.rankN.jsonl` of the others. A line is one JSON object with "kind" and "time_ns"
+(wall clock, integer nanoseconds). Kinds:
+
+- run: a process started: rank, world, samples, versions.
+- step: one optimizer step: step, samples (seen after it), start_ns, wall_ns, phases {phase: ns}; phases sum to wall_ns.
+- log: scalars of a log period: step, samples, loss, grad_norm, lr, samples_s, flops_s, mfu, loss_by_t, memory_bytes ...
+- checkpoint, resume, stage, profile, signal, warning, end: what happened, with its own fields and usually "text".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SCHEMA: Final = "headway.events/1"
+PHASES: Final = (
+    "input", "encode", "forward", "backward", "reduce", "clip", "optimizer", "ema", "checkpoint", "evaluate", "other",
+)  # fmt: skip
+
+STEP_PREFIX: Final = "ProfilerStep#"  # host mark of a step in a Kineto trace: ProfilerStep#N
+PHASE_PREFIX: Final = "headway::phase::"  # host mark of a phase: headway::phase::forward
+MODULE_PREFIX: Final = "headway::module::"  # host mark of a module: headway::module::blocks.3
+COMM_PREFIX: Final = "headway::comm::"  # host mark of a collective's group: headway::comm::dp_shard
+
+
+def events_file(rank: int) -> str:
+    """Name of the events file of `rank`."""
+    return "events.jsonl" if rank == 0 else f"events.rank{rank}.jsonl"
+
+
+def trace_file(rank: int, first: int, last: int) -> str:
+    """Name of the Kineto trace of `rank` over the steps [first, last]."""
+    return f"steps{first:06d}-{last:06d}.rank{rank}.json.gz"
