@@ -53,8 +53,4 @@ def walk(spec: Any, prefix: str = "") -> dict[str, tuple[Any, str, str]]:
 def changes(old: Any, new: Any) -> list[tuple[str, str, Any, Any]]:
     """Leaves that differ between two specs of one type: (dotted name, kind, old, new)."""
     before, after = walk(old), walk(new)
-    return [
-        (name, after[name][1], before[name][0], after[name][0])
-        for name in after
-        if before[name][0] != after[name][0]
-    ]
+    return [(name, after[name][1], before[name][0], after[name][0]) for name in after if before[name][0] != after[name][0]]

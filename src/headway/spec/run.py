@@ -160,7 +160,9 @@ def _positive(spec: RunSpec) -> list[str]:
         "checkpoint.keep observe.log_every observe.timestep_bins mesh.pp mesh.dp_replicate mesh.dp_shard mesh.cp_ring "
         "mesh.cp_ulysses mesh.tp mesh.ep"
     ).split()
-    not_negative = "data.workers optim.lr optim.weight_decay optim.warmup optim.decay_samples optim.clip ema.half_life checkpoint.every".split()
+    not_negative = (
+        "data.workers optim.lr optim.weight_decay optim.warmup optim.decay_samples optim.clip ema.half_life checkpoint.every".split()
+    )
     leaves = walk(spec)
     out = [f"--{_flag(n)} must be at least 1, got {leaves[n][0]}" for n in at_least_one if not leaves[n][0] >= 1]
     out += [f"--{_flag(n)} must not be negative, got {leaves[n][0]}" for n in not_negative if not leaves[n][0] >= 0]
