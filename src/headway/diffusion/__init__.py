@@ -1,0 +1,1 @@
+"""The mathematics of diffusion: path, schedule, objective, guidance and samplers, as functions."""

@@ -1,0 +1,1 @@
+"""Networks for one device, written once: plain modules whose parameters name logical axes."""
