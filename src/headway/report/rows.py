@@ -1,0 +1,230 @@
+"""A `Breakdown` reduced to the rows that are drawn: pure data, the same for the terminal and the page.
+
+A value of a row is the mean over all rows (steps of all devices) that carry the partition, so a column adds up to the mean wall
+time: sum over buckets of (total_ns / n) = total wall_ns / n.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from headway.spec.breakdown import Breakdown, Health, RankBreakdown, StepBreakdown
+from headway.spec.event import PHASES
+
+Kind = Literal["buckets", "phases", "modules"]
+KINDS: Final[tuple[Kind, ...]] = ("buckets", "phases", "modules")
+HEADS: Final = ("compute", "comm", "copy", "idle")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of a table: a head (depth 0) or a part of it (depth 1)."""
+
+    name: str  # whole name: comm.all_reduce.dp_shard.wait
+    label: str  # without its head: all_reduce.dp_shard.wait
+    depth: int
+    total_ns: int  # over all steps of all devices
+    rank_ns: tuple[float, ...]  # mean per step of each device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partition:
+    """One exact partition of the steps that carry it."""
+
+    kind: Kind
+    rows: tuple[Row, ...]
+    wall_ns: int  # over all steps that carry it
+    num_steps: int  # rows (rank, step) that carry it
+    ranks: tuple[str, ...]  # labels of the devices that carry it
+    rank_wall_ns: tuple[float, ...]  # mean wall time of each device
+
+    @property
+    def mean_wall_ns(self) -> float:
+        """Mean wall time of a step."""
+        return self.wall_ns / self.num_steps if self.num_steps else 0.0
+
+    def mean_ns(self, row: Row) -> float:
+        """Mean time of `row` in a step."""
+        return row.total_ns / self.num_steps if self.num_steps else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    """The first line of a report. None means that the input does not say."""
+
+    num_ranks: int
+    num_steps: int  # distinct step numbers
+    num_profiled: int  # distinct steps with buckets
+    median_ns: float | None
+    p95_ns: float | None
+    mfu: float | None
+    samples_s: float | None
+
+
+def headline(breakdown: Breakdown) -> Headline:
+    """Counts, step time, MFU and samples/s. `summary` may hold "mfu" and "samples_s"; MFU is else the median over steps."""
+    steps = [s for r in breakdown.ranks for s in r.steps]
+    walls = [s.wall_ns for s in steps]
+    mfus = [s.mfu for s in steps if s.mfu is not None]
+    return Headline(
+        num_ranks=len(breakdown.ranks),
+        num_steps=len({s.step for s in steps}),
+        num_profiled=len({s.step for s in steps if s.buckets}),
+        median_ns=statistics.median(walls) if walls else None,
+        p95_ns=quantile(walls, 0.95) if walls else None,
+        mfu=_scalar(breakdown.summary.get("mfu")) or (statistics.median(mfus) if mfus else None),
+        samples_s=_scalar(breakdown.summary.get("samples_s")),
+    )
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """The nearest-rank quantile: an observed value, never an interpolated one."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
+
+
+def partition(breakdown: Breakdown, kind: Kind, *, limit: int | None = None) -> Partition:
+    """The table of one partition. `limit` keeps the largest names and folds the others into one row, so that sums stay exact."""
+    devices = [(label, steps) for label, r in labelled(breakdown) if (steps := [s for s in r.steps if getattr(s, kind)])]
+    tables = [_total([getattr(s, kind) for s in steps]) for _, steps in devices]
+    names = _order(kind, _total(tables))
+    folded = fold(names, _total(tables), limit)
+    rows: list[Row] = []
+    for head, members in _grouped(kind, list(folded)):
+        if kind == "buckets":
+            rows.append(_row(head, head, 0, [m for n in members for m in folded[n]], devices, tables))
+        depth = 1 if kind == "buckets" else 0
+        rows += [_row(n, _label(kind, n), depth, folded[n], devices, tables) for n in members if n != head]
+    return Partition(
+        kind=kind,
+        rows=tuple(rows),
+        wall_ns=sum(s.wall_ns for _, steps in devices for s in steps),
+        num_steps=sum(len(steps) for _, steps in devices),
+        ranks=tuple(label for label, _ in devices),
+        rank_wall_ns=tuple(sum(s.wall_ns for s in steps) / len(steps) for _, steps in devices),
+    )
+
+
+def labelled(breakdown: Breakdown) -> list[tuple[str, RankBreakdown]]:
+    """Every device with a short label: r0, or r0 cuda:1 where a rank has several."""
+    seen = [r.rank for r in breakdown.ranks]
+    return [(f"r{r.rank}" if seen.count(r.rank) == 1 else f"r{r.rank} {r.device}", r) for r in breakdown.ranks]
+
+
+def fold(names: Sequence[str], totals: Mapping[str, int], limit: int | None) -> dict[str, list[str]]:
+    """Shown name -> the names it stands for; beyond `limit` the smallest become "(N smaller)" of the same head."""
+    if limit is None or len(names) <= limit:
+        return {n: [n] for n in names}
+    kept = set(sorted(names, key=lambda n: -totals[n])[: limit - 1])
+    rest = [n for n in names if n not in kept]
+    return {n: [n] for n in names if n in kept} | {f"({len(rest)} smaller)": rest}
+
+
+def hidden(breakdown: Breakdown) -> dict[str, float]:
+    """Communication under compute by axis: mean ns per profiled step."""
+    steps = [s for r in breakdown.ranks for s in r.steps if s.buckets]
+    return {axis: ns / len(steps) for axis, ns in sorted(_total([s.hidden_comm_ns for s in steps]).items())}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collective:
+    """One collective on one axis: means per profiled step, and bytes over busy time. None means that the input does not say."""
+
+    name: str
+    axis: str
+    count: float
+    num_bytes: float | None
+    busy_ns: float
+    bus_bytes_s: float | None  # time-weighted over steps
+
+
+def collectives(breakdown: Breakdown) -> list[Collective]:
+    """The collectives of all steps, the busiest first. An entry of `StepBreakdown.comm` names itself by "collective" and "axis"."""
+    steps = [s for r in breakdown.ranks for s in r.steps if s.buckets]
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for s in steps:
+        for entry in s.comm:
+            groups.setdefault((str(entry.get("collective", "?")), str(entry.get("axis", "?"))), []).append(entry)
+    out = [_collective(name, axis, entries, len(steps)) for (name, axis), entries in groups.items()]
+    return sorted(out, key=lambda c: -c.busy_ns)
+
+
+def health_text(item: Health) -> str:
+    """One line for one health entry."""
+    where = f"rank {item.rank}: " if item.rank is not None else ""
+    times = f" ({item.count:,})" if item.count != 1 else ""
+    affects = f"; affects {item.affects}" if item.affects else ""
+    text = item.text or item.what.replace("_", " ")
+    return f"{where}{text.rstrip('.')}{times}{affects}"
+
+
+def _collective(name: str, axis: str, entries: list[Mapping[str, Any]], num_steps: int) -> Collective:
+    busy = [float(e.get("busy_ns") or 0) for e in entries]
+    known = [(float(e["bus_bytes_s"]), ns) for e, ns in zip(entries, busy, strict=True) if e.get("bus_bytes_s") is not None]
+    weight = sum(ns for _, ns in known)
+    sizes = [float(e["bytes"]) for e in entries if e.get("bytes") is not None]
+    return Collective(
+        name=name,
+        axis=axis,
+        count=sum(float(e.get("count") or 0) for e in entries) / num_steps,
+        num_bytes=sum(sizes) / num_steps if sizes else None,
+        busy_ns=sum(busy) / num_steps,
+        bus_bytes_s=sum(v * ns for v, ns in known) / weight if weight else None,
+    )
+
+
+def _row(
+    name: str,
+    label: str,
+    depth: int,
+    members: Sequence[str],
+    devices: Sequence[tuple[str, list[StepBreakdown]]],
+    tables: Sequence[Mapping[str, int]],
+) -> Row:
+    sums = [sum(t.get(m, 0) for m in members) for t in tables]
+    means = tuple(ns / len(steps) for ns, (_, steps) in zip(sums, devices, strict=True))
+    return Row(name=name, label=label, depth=depth, total_ns=sum(sums), rank_ns=means)
+
+
+def _total(tables: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    out: dict[str, int] = {}
+    for table in tables:
+        for name, ns in table.items():
+            out[name] = out.get(name, 0) + ns
+    return out
+
+
+def _order(kind: Kind, totals: Mapping[str, int]) -> list[str]:
+    """Buckets by head, then by size; phases as a step runs; modules by size."""
+    place = {name: i for i, name in enumerate(PHASES if kind == "phases" else HEADS)}
+    first: dict[Kind, Callable[[str], int]] = {
+        "buckets": lambda n: place.get(head_of(n), len(place)),
+        "phases": lambda n: place.get(n, len(place)),
+        "modules": lambda n: 0,
+    }
+    return sorted(totals, key=lambda n: (first[kind](n), head_of(n) if kind == "buckets" else "", -totals[n], n))
+
+
+def _grouped(kind: Kind, names: Sequence[str]) -> list[tuple[str, list[str]]]:
+    if kind != "buckets":
+        return [("", list(names))]
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(head_of(name), []).append(name)
+    return list(groups.items())
+
+
+def head_of(name: str) -> str:
+    """First word of a bucket."""
+    return name.partition(".")[0]
+
+
+def _label(kind: Kind, name: str) -> str:
+    return name.partition(".")[2] or name if kind == "buckets" else name or "(no module)"
+
+
+def _scalar(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -1,0 +1,291 @@
+"""Reports as text of a terminal: 80 columns, correct from 60; plain ASCII without colour when the console is not a terminal.
+
+A table is laid out by hand, a line a row: columns of ranks, then bars, get what room the names and the numbers leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import Any, Final
+
+from rich.console import Console
+
+from headway.report import format as fmt
+from headway.report.rows import (
+    Partition,
+    Row,
+    collectives,
+    head_of,
+    headline,
+    health_text,
+    hidden,
+    partition,
+)
+from headway.report.sheet import Sheet, sheet_of
+from headway.spec.breakdown import Breakdown
+from headway.spec.finding import Finding
+
+_STATES: Final = {"running": "green", "ended": "blue", "dead": "bold red"}
+STYLES: Final = {"compute": "blue", "comm": "dark_orange", "copy": "magenta", "idle": "red"}
+NUM_FINDINGS: Final = 5  # shown; the page and --json hold all
+RANK_COLUMNS: Final = 4  # a column a rank up to here, then least, median and largest
+_NUMBER: Final = 9  # width of a column of milliseconds
+_SHARE: Final = 8
+_NAME: Final = 24  # a name is never cut below this
+
+
+def print_breakdown(b: Breakdown, console: Console) -> None:
+    """Health, one summary line, buckets, phases, communication and findings of `b`, in the order in which one needs them."""
+    sheet = sheet_of(console)
+    _health(sheet, b)
+    _summary(sheet, b)
+    buckets, phases = partition(b, "buckets"), partition(b, "phases")
+    if buckets.num_steps:
+        _table(sheet, buckets, f"Where a step goes (mean of {_rows(buckets)})")
+    if phases.num_steps:
+        _table(sheet, phases, f"By phase (mean of {_rows(phases)})")
+    _communication(sheet, b)
+    _findings(sheet, b, buckets.mean_wall_ns or phases.mean_wall_ns)
+
+
+def _health(sheet: Sheet, b: Breakdown) -> None:
+    if not b.health:
+        return
+    sheet.line("Health: what makes these numbers less certain", "bold yellow")
+    for item in b.health:
+        sheet.paragraph(health_text(item), first="  ! ", style="yellow")
+    sheet.line()
+
+
+def _summary(sheet: Sheet, b: Breakdown) -> None:
+    h = headline(b)
+    if h.median_ns is None:
+        sheet.line("No steps: nothing to account for.", "bold")
+        return
+    steps = f"{h.num_steps} step{'s' * (h.num_steps != 1)}"
+    profiled = f" ({h.num_profiled} profiled)" if h.num_profiled != h.num_steps else ""
+    facts = [
+        f"{h.num_ranks} rank{'s' * (h.num_ranks != 1)} x {steps}{profiled}",
+        f"step {fmt.duration(h.median_ns)} median, {fmt.duration(h.p95_ns)} p95",
+    ]
+    facts += [f"MFU {fmt.percent(h.mfu)}"] * (h.mfu is not None) + [fmt.rate(h.samples_s, "samples")] * (h.samples_s is not None)
+    for row in wrap("   ".join(facts).replace(" ", "\0").replace("\0\0\0", "   "), sheet.width):
+        sheet.line(row.replace("\0", " "), "bold")
+
+
+def _rows(part: Partition) -> str:
+    steps = f"{part.num_steps} step{'s' * (part.num_steps != 1)}"
+    return steps if len(part.ranks) == 1 else f"{steps} of {len(part.ranks)} ranks"
+
+
+def _table(sheet: Sheet, part: Partition, title: str) -> None:
+    """Name, ms, share, then a column a rank (or least, median, largest), then a bar in what is left."""
+    names = [("  " * r.depth) + r.label for r in part.rows]
+    room = sheet.width - _NUMBER - _SHARE  # for names, ranks and bars
+    heads, columns = _rank_columns(part, room - _NAME)
+    room -= _NUMBER * len(heads)
+    name_width = min(max(_NAME, *map(len, names)), room)
+    bar_width = min(room - name_width - 2, 30)
+    if bar_width < (6 if sheet.fancy else 12):  # too coarse to say anything
+        bar_width = 0
+    decimals = fmt.places(max([part.mean_wall_ns, *part.rank_wall_ns]))
+
+    def line(name: str, mean_ns: float, ranks: Sequence[float], style: str, bar: bool = True) -> None:
+        cells = [f"{fmt.milliseconds(mean_ns, decimals):>{_NUMBER}}", f"{fmt.share(mean_ns, part.mean_wall_ns):>{_SHARE}}"]
+        cells += [f"{fmt.milliseconds(ns, decimals):>{_NUMBER}}" for ns in ranks]
+        drawn = _bar(mean_ns, part.mean_wall_ns, bar_width, sheet.fancy) if bar and bar_width else ""
+        sheet.line(f"{_cut(name, name_width, sheet.fancy):<{name_width}}{''.join(cells)}  {drawn}".rstrip(), style)
+
+    sheet.line()
+    sheet.line(title, "bold")
+    sheet.line(f"{'':<{name_width}}{'ms':>{_NUMBER}}{'share':>{_SHARE}}" + "".join(f"{h:>{_NUMBER}}" for h in heads), "dim")
+    for i, (row, name) in enumerate(zip(part.rows, names, strict=True)):
+        line(name, part.mean_ns(row), [c[i] for c in columns], _style(part, row))
+    line("total", part.mean_wall_ns, [c[-1] for c in columns], "bold", bar=False)
+
+
+def _rank_columns(part: Partition, room: int) -> tuple[list[str], list[list[float]]]:
+    """Heads and columns (a value a row, then the wall) for the ranks, as detailed as there is room for."""
+    if len(part.ranks) <= 1:
+        return [], []
+    values = [r.rank_ns for r in part.rows] + [part.rank_wall_ns]
+    if len(part.ranks) <= RANK_COLUMNS and room >= len(part.ranks) * _NUMBER and max(map(len, part.ranks)) < _NUMBER:
+        return list(part.ranks), [list(c) for c in zip(*values, strict=True)]
+    ordered = [sorted(v) for v in values]
+    spread = {"least": 0.0, "median": 0.5, "largest": 1.0}
+    if room < 3 * _NUMBER:
+        spread = {"least": 0.0, "largest": 1.0} if room >= 2 * _NUMBER else {}
+    return list(spread), [[o[round(q * (len(o) - 1))] for o in ordered] for q in spread.values()]
+
+
+def _style(part: Partition, row: Row) -> str:
+    if part.kind != "buckets":
+        return ""
+    colour = STYLES.get(head_of(row.name), "")
+    return f"bold {colour}".strip() if row.depth == 0 else colour
+
+
+def _cut(name: str, width: int, fancy: bool) -> str:
+    """`name` in `width` columns: the middle goes, since the head and the last part tell names apart."""
+    if len(name) <= width:
+        return name
+    mark = "…" if fancy else ".."
+    keep = width - len(mark)
+    head = keep - keep // 2
+    return name[:head] + mark + name[len(name) - keep // 2 :]
+
+
+def _bar(part: float, whole: float, width: int, fancy: bool) -> str:
+    """A bar of `part` of `whole`: eighths of a block on a terminal, whole marks elsewhere."""
+    share = part / whole if whole > 0 else 0.0
+    if not fancy:
+        return "#" * round(share * width)
+    eighths = round(share * width * 8)
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+
+
+def _communication(sheet: Sheet, b: Breakdown) -> None:
+    under, rows = hidden(b), collectives(b)
+    if not under and not rows:
+        return
+    sheet.line()
+    sheet.line("Communication, per step", "bold")
+    for axis, ns in under.items():
+        sheet.line(f"  {axis}: {fmt.duration(ns)} hidden under compute")
+    for c in rows:
+        parts = [f"{fmt.duration(c.busy_ns)} busy", f"{c.count:,.3g} calls"]
+        parts += [fmt.size(c.num_bytes)] * (c.num_bytes is not None)
+        parts += [f"{fmt.metric(c.bus_bytes_s, 'B/s')} on the bus"] * (c.bus_bytes_s is not None)
+        sheet.paragraph(", ".join(parts), first=f"  {c.name} {c.axis}: ", rest="    ")
+
+
+def _findings(sheet: Sheet, b: Breakdown, wall_ns: float) -> None:
+    if not b.findings:
+        return
+    found = ranked(b.findings)
+    sheet.line()
+    sheet.line("Findings: time of a step that could be won back", "bold")
+    for i, f in enumerate(found[:NUM_FINDINGS], 1):
+        sheet.paragraph(f.what, first=f"{i:>2}. ", style="bold")
+        won = f"{fmt.duration(f.recoverable_ns)} ({fmt.share(f.recoverable_ns, wall_ns)}) of {f.bucket}, "
+        sheet.paragraph(f"{won}confidence {fmt.percent(f.confidence)}", first="    ")
+        if f.action:
+            sheet.paragraph(f.action, first="    do: ")
+    if len(found) > NUM_FINDINGS:
+        sheet.line(f"    and {len(found) - NUM_FINDINGS} smaller; --html and --json show all", "dim")
+
+
+def ranked(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings by the time they can win back, times the confidence in them."""
+    return sorted(findings, key=lambda f: -f.recoverable_ns * f.confidence)
+
+
+# ---- lists ----
+
+
+def print_problems(problems: Sequence[str], console: Console, *, what: str = "the settings") -> None:
+    """All problems at once, numbered; or that there are none."""
+    sheet = sheet_of(console)
+    if not problems:
+        sheet.line(f"{what}: no problems.", "green")
+        return
+    count = f"{len(problems)} problem{'s' * (len(problems) != 1)}"
+    sheet.line(f"{what}: {count}", "bold red")
+    width = len(str(len(problems)))
+    for i, problem in enumerate(problems, 1):
+        sheet.paragraph(problem, first=f"  {i:>{width}}. ")
+
+
+def print_fields(rows: Mapping[str, tuple[Any, str, str]], console: Console) -> None:
+    """Every field of a spec as an option with its value, kind and meaning, by section. `rows` is `spec.run.describe(spec)`."""
+    sheet = sheet_of(console)
+    section = None
+    for name in sorted(rows, key=lambda n: "." in n):  # fields of the run itself first; otherwise the order of the spec
+        value, kind, doc = rows[name]
+        head = name.rpartition(".")[0]
+        if head != section:
+            sheet.line()
+            sheet.line(head or "run", "bold")
+            section = head
+        option = f"  --{name.replace('_', '-')} {_value(value)}"
+        sheet.line(f"{option:<{min(44, sheet.width - 12)}}  {kind}", "cyan")
+        sheet.paragraph(doc, first="      ")
+
+
+def print_recipes(recipes: Mapping[str, str], console: Console) -> None:
+    """Recipes, each with what it says of itself: command, hardware, expected time and result."""
+    sheet = sheet_of(console)
+    if not recipes:
+        sheet.line("no recipes")
+    for name in sorted(recipes):
+        sheet.line(name, "bold")
+        for row in recipes[name].strip().splitlines():
+            sheet.paragraph(row.strip(), first="    ")
+
+
+def print_status(data: Mapping[str, Any], console: Console) -> None:
+    """Where a run stands. All keys but "state" may be missing or None.
+
+    Keys: name, state (running | ended | dead), step, steps, samples, total_samples, loss, samples_s, mfu, time_left_s (else from
+    samples_s), age_s (since the last event), last_checkpoint and last_warning (each text, or {"text", "samples", "age_s"}).
+    """
+    sheet = sheet_of(console)
+    state = str(data.get("state", "unknown"))
+    age = f", last event {fmt.clock(data['age_s'])} ago" if data.get("age_s") is not None else ""
+    sheet.line(f"{data.get('name', 'run')}: {state}{age}", _STATES.get(state, "bold"))
+    for label, text in _facts(data, state):
+        sheet.paragraph(text, first=f"  {label:<12}")
+
+
+def _facts(data: Mapping[str, Any], state: str) -> list[tuple[str, str]]:
+    done, total = data.get("samples"), data.get("total_samples")
+    facts = []
+    if data.get("step") is not None:
+        facts.append(("step", _of(data["step"], data.get("steps"))))
+    if done is not None:
+        facts.append(("samples", _of(done, total)))
+    if data.get("loss") is not None:
+        facts.append(("loss", fmt.number(data["loss"])))
+    if data.get("samples_s") is not None:
+        mfu = f", MFU {fmt.percent(data['mfu'])}" if data.get("mfu") is not None else ""
+        facts.append(("rate", fmt.rate(data["samples_s"], "samples") + mfu))
+    if state == "running":
+        left = data.get("time_left_s")
+        if left is None and done is not None and total is not None:
+            left = fmt.time_left(total, done, data.get("samples_s"))
+        facts.append(("time left", fmt.clock(left) if left is not None else "not known yet"))
+    facts.append(("checkpoint", _last(data.get("last_checkpoint")) or "none yet"))
+    if warning := _last(data.get("last_warning")):
+        facts.append(("warning", warning))
+    return facts
+
+
+def _of(done: float, total: float | None) -> str:
+    if total is None:
+        return fmt.integer(done)
+    return f"{fmt.integer(done)} of {fmt.integer(total)} ({fmt.share(done, total)})"
+
+
+def _last(item: Any) -> str:
+    """The text of a last event: as it is, or with its samples and age."""
+    if not isinstance(item, Mapping):
+        return str(item) if item else ""
+    parts = [str(item["text"])] if item.get("text") else []
+    parts += [f"at {fmt.integer(item['samples'])} samples"] * (item.get("samples") is not None)
+    parts += [f"{fmt.clock(item['age_s'])} ago"] * (item.get("age_s") is not None)
+    return ", ".join(parts)
+
+
+def _value(value: Any) -> str:
+    """A value as one would type it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping):
+        return ",".join(f"{k}={_value(v)}" for k, v in value.items()) or '""'
+    if isinstance(value, (list, tuple)):
+        return ",".join(_value(v) for v in value) or '""'
+    text = str(value)
+    return text if text and not any(c.isspace() for c in text) else f'"{text}"'
