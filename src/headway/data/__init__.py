@@ -1,0 +1,1 @@
+"""Data sets, the global order of their samples, and the loader that decodes ahead."""
