@@ -170,6 +170,6 @@ def _normal_numpy(bits: Tensor) -> Tensor:
 
 def _normal_torch(bits: Tensor) -> Tensor:
     """As `_normal_numpy`, on the device of `bits`."""
-    u, v = ((bits.to(torch.float64) + 0.5) * 2.0**-32).unflatten(1, (bits.shape[1] // 2, 2)).unbind(-1)
+    u, v = ((bits.to(torch.float64) + 0.5) * 2.0**-32).reshape(len(bits), bits.shape[1] // 2, 2).unbind(-1)
     radius, angle = torch.sqrt(-2.0 * torch.log(u)), (2.0 * math.pi) * v
     return torch.stack((radius * torch.cos(angle), radius * torch.sin(angle)), -1).to(torch.float32).flatten(1)
