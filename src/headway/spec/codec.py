@@ -6,11 +6,14 @@ and report all their problems at once. Values from a command line are text; `dec
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Literal, TypeVar, Union
 
 from headway.spec.errors import SpecError, joined
@@ -127,7 +130,8 @@ def _hints(kind: type) -> dict[str, Any]:
 
 def _dataclass(kind: Any, data: Any, base: Any, path: str, problems: list[str]) -> Any:
     if not isinstance(data, Mapping):
-        problems.append(f"--{path.rstrip('.').replace('_', '-')}: expected a group of fields, got {data!r}")
+        where = f"--{path.rstrip('.').replace('_', '-')}: " if path else ""
+        problems.append(f"{where}expected a group of fields, got {data!r}")
         return base
     hints = _hints(kind)
     values: dict[str, Any] = {}
@@ -162,10 +166,10 @@ def _value(hint: Any, raw: Any, old: Any, path: str, problems: list[str]) -> Any
 
 
 def _optional(args: tuple[Any, ...], raw: Any, old: Any, path: str, problems: list[str]) -> Any:
-    if raw is None or (isinstance(raw, str) and raw.lower() in ("none", "null")):
-        if type(None) in args:
-            return None
-        raise _Bad("a value")
+    if type(None) in args and (raw is None or (isinstance(raw, str) and raw.lower() in ("none", "null"))):
+        return None
+    if type(raw) in args:  # an int stays an int where a float would do as well
+        return raw if not isinstance(raw, float) else _floating(raw)
     kinds = [a for a in args if a is not type(None)]
     wanted = []
     for kind in kinds:
@@ -178,7 +182,7 @@ def _optional(args: tuple[Any, ...], raw: Any, old: Any, path: str, problems: li
 
 def _literal(args: tuple[Any, ...], raw: Any) -> Any:
     for choice in args:
-        if raw == choice or (isinstance(raw, str) and raw == str(choice)):
+        if (type(raw) is type(choice) and raw == choice) or (isinstance(raw, str) and raw == str(choice)):
             return choice
     close = difflib.get_close_matches(str(raw), [str(a) for a in args], n=1)
     hint = f" (did you mean {close[0]}?)" if close else ""
@@ -198,7 +202,7 @@ def _mapping(item: Any, raw: Any, path: str, problems: list[str]) -> dict[str, A
         pairs = [p.partition("=") for p in raw.split(",") if p.strip()]
         if any(not eq for _, eq, _ in pairs):
             raise _Bad("key=value pairs, comma-separated")
-        raw = {k.strip(): v.strip() for k, _, v in pairs}
+        raw = {k.strip(): _read(v.strip()) for k, _, v in pairs}
     if not isinstance(raw, Mapping):
         raise _Bad("key=value pairs")
     return {str(k): _value(item, v, None, f"{path}.{k}", problems) for k, v in raw.items()}
@@ -224,35 +228,39 @@ def _scalar(hint: Any, raw: Any) -> Any:
     raise TypeError(f"the codec has no rule for {hint!r}")
 
 
+def _read(text: str) -> Any:
+    """The value that `text` spells on a command line where any plain value may stand: a number, true or false, else text."""
+    for kind in (_integer, _floating):
+        try:
+            return kind(text)
+        except _Bad:
+            continue
+    return text.lower() == "true" if text.lower() in ("true", "false") else text
+
+
 def _integer(raw: Any) -> int:
     if isinstance(raw, int) and not isinstance(raw, bool):
         return raw
     if isinstance(raw, str):
-        text = raw.replace("_", "")
+        text, factor = raw.replace("_", ""), 1
         for suffix, scale in sorted(_SUFFIX.items(), key=lambda kv: -len(kv[0])):
             if text.endswith(suffix):
                 text, factor = text[: -len(suffix)], scale
                 break
-        else:
-            factor = 1
         try:
-            return int(text) * factor
-        except ValueError:
-            try:
-                number = float(text) * factor
-            except ValueError:
-                number = 0.5
-            if number.is_integer():
-                return int(number)
+            number = Decimal(text) * factor  # decimal: 4.1k is 4100, which a float product is not
+        except ArithmeticError:
+            number = Decimal("nan")
+        if number.is_finite() and abs(number) < 1 << 63 and number == int(number):
+            return int(number)
     raise _Bad("a whole number (128, 10_000, 20k, 4Mi)")
 
 
 def _floating(raw: Any) -> float:
-    if isinstance(raw, (int, float)) and not isinstance(raw, bool):
-        return float(raw)
-    if isinstance(raw, str):
-        try:
-            return float(raw)
-        except ValueError:
-            pass
-    raise _Bad("a number")
+    number = math.nan
+    if isinstance(raw, (int, float, str)) and not isinstance(raw, bool):
+        with contextlib.suppress(ValueError, OverflowError):
+            number = float(raw)
+    if not math.isfinite(number):
+        raise _Bad("a number")
+    return number

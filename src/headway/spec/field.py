@@ -51,6 +51,23 @@ def walk(spec: Any, prefix: str = "") -> dict[str, tuple[Any, str, str]]:
 
 
 def changes(old: Any, new: Any) -> list[tuple[str, str, Any, Any]]:
-    """Leaves that differ between two specs of one type: (dotted name, kind, old, new)."""
+    """Leaves that differ between two specs of one type: (dotted name, kind, old, new).
+
+    A tuple of specs is compared part by part as long as its length stays: roles[0].lr; otherwise it is one leaf.
+    """
     before, after = walk(old), walk(new)
-    return [(name, after[name][1], before[name][0], after[name][0]) for name in after if before[name][0] != after[name][0]]
+    differ: list[tuple[str, str, Any, Any]] = []
+    for name, (value, kind, _) in after.items():
+        was = before[name][0]
+        if was == value:
+            continue
+        if _is_specs(value) and _is_specs(was) and len(value) == len(was):
+            for i, (a, b) in enumerate(zip(was, value, strict=True)):
+                differ += [(f"{name}[{i}].{part}", *rest) for part, *rest in changes(a, b)]
+        else:
+            differ.append((name, kind, was, value))
+    return differ
+
+
+def _is_specs(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(map(dataclasses.is_dataclass, value))

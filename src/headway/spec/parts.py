@@ -170,7 +170,7 @@ class GuardSpec:
         "stop", "a loss or gradient that is not finite: stop the run, skip the step's update, or do not look"
     )
     inject: tuple[str, ...] = layout(
-        (), "delays on purpose, SITE:MS[@A-B][:rankR]; sites: input, launch, sync, optimizer, collective, checkpoint"
+        (), "delays on purpose, SITE:MS[@A-B][:rankR], e.g. input:50@20-24:rank1; a site is a phase of the step, or sync"
     )
 
 

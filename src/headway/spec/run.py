@@ -34,7 +34,7 @@ from headway.spec.parts import (
 )
 
 SCHEMA = "headway.run/1"
-INJECT_SITES = ("input", "launch", "sync", "optimizer", "collective", "checkpoint")
+INJECT_SITES = ("input", "forward", "backward", "reduce", "clip", "optimizer", "ema", "checkpoint", "sync")
 _INJECT = re.compile(r"(?P<site>[a-z]+):(?P<ms>\d+(\.\d+)?)(@(?P<first>\d+)-(?P<last>\d+))?(:rank(?P<rank>\d+))?")
 _NOT_YET = {  # knob honesty: degrees that no network here implements are refused, not ignored
     "pp": "pipeline parallelism",
@@ -82,7 +82,7 @@ class RunSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Injection:
-    """A planted delay: at `site`, `ms` milliseconds, steps [first, last] of `rank` (None: every rank)."""
+    """A planted delay: `ms` milliseconds in the phase `site` (sync: a blocking wait in the forward), steps [first, last] of `rank` (None: all)."""
 
     site: str
     ms: float
@@ -93,7 +93,7 @@ class Injection:
 
 def check(spec: RunSpec) -> list[str]:
     """Every problem of `spec`, each naming its field and the fix; an empty list means that it can start."""
-    return [p for rule in _RULES for p in rule(spec)]
+    return [p for rule in (*_RULES, _stages) for p in rule(spec)]
 
 
 def require(spec: RunSpec, *, source: str = "") -> RunSpec:
@@ -107,8 +107,7 @@ def at_samples(spec: RunSpec, seen: int) -> RunSpec:
     """`spec` as it is after `seen` samples: the stages that have begun are applied in order."""
     for part in sorted(spec.stages, key=lambda s: s.at):
         if part.at <= seen:
-            args = [w for k, v in part.set.items() for w in (f"--{k}", str(v))]
-            spec = apply_overrides(spec, args)
+            spec = apply_overrides(spec, [f"--{name}={value}" for name, value in part.set.items()])
     return spec
 
 
@@ -136,6 +135,8 @@ def _injection(text: str) -> Injection:
             fix=f"Write SITE:MS[@A-B][:rankR], e.g. input:50@20-24:rank1; sites: {', '.join(INJECT_SITES)}",
         )
     first, last = (int(m["first"]), int(m["last"])) if m["first"] else (0, 1 << 62)
+    if last < first:
+        raise SpecError(f"--guard.inject: '{text}' ends before it begins", fix="Write the first step, then the last: @20-24.")
     rank = int(m["rank"]) if m["rank"] else None
     return Injection(site=m["site"], ms=float(m["ms"]), first=first, last=last, rank=rank)
 
@@ -154,18 +155,21 @@ def profile_window(spec: RunSpec) -> tuple[int, int] | None:
 # ---- rules: each takes the spec and yields problems ----
 
 
+_AT_LEAST_ONE = (
+    "global_batch", "accumulate", "samples", "model.depth", "model.width", "model.heads", "model.patch", "data.size", "data.window",
+    "data.prefetch", "checkpoint.keep", "observe.log_every", "observe.timestep_bins", "mesh.pp", "mesh.dp_replicate", "mesh.dp_shard",
+    "mesh.cp_ring", "mesh.cp_ulysses", "mesh.tp", "mesh.ep",
+)  # fmt: skip
+_NOT_NEGATIVE = (
+    "data.workers", "optim.lr", "optim.weight_decay", "optim.warmup", "optim.decay_samples", "optim.clip", "ema.half_life",
+    "checkpoint.every",
+)  # fmt: skip
+
+
 def _positive(spec: RunSpec) -> list[str]:
-    at_least_one = (
-        "global_batch accumulate samples model.depth model.width model.heads model.patch data.size data.window data.prefetch "
-        "checkpoint.keep observe.log_every observe.timestep_bins mesh.pp mesh.dp_replicate mesh.dp_shard mesh.cp_ring "
-        "mesh.cp_ulysses mesh.tp mesh.ep"
-    ).split()
-    not_negative = (
-        "data.workers optim.lr optim.weight_decay optim.warmup optim.decay_samples optim.clip ema.half_life checkpoint.every".split()
-    )
     leaves = walk(spec)
-    out = [f"--{_flag(n)} must be at least 1, got {leaves[n][0]}" for n in at_least_one if not leaves[n][0] >= 1]
-    out += [f"--{_flag(n)} must not be negative, got {leaves[n][0]}" for n in not_negative if not leaves[n][0] >= 0]
+    out = [f"--{_flag(n)} must be at least 1, got {leaves[n][0]}" for n in _AT_LEAST_ONE if not leaves[n][0] >= 1]
+    out += [f"--{_flag(n)} must not be negative, got {leaves[n][0]}" for n in _NOT_NEGATIVE if not leaves[n][0] >= 0]
     if not 0 <= spec.seed < 1 << 63:
         out.append(f"--seed must be in [0, 2**63), got {spec.seed}")
     return out
@@ -284,6 +288,8 @@ def _observe(spec: RunSpec) -> list[str]:
             read(spec)
         except SpecError as error:
             out.append(str(error))
+    if not out and (window := profile_window(spec)) and spec.global_batch >= 1 and window[0] > spec.steps:
+        out.append(f"--observe.profile-steps {o.profile_steps} lies after the last step of the run ({spec.steps})")
     return out
 
 
@@ -300,15 +306,20 @@ def _stages(spec: RunSpec) -> list[str]:
                 out.append(f"stages[{i}]: {unknown(name, names)}")
             elif kinds[name] != STAGE or name == "stages":
                 out.append(f"stages[{i}]: {name} is {kinds[name]}; only stage fields may change during a run")
-    if not out:
+    if out:
+        return out
+    own = {p for rule in _RULES for p in rule(spec)}
+    for i, part in enumerate(spec.stages):
         try:
-            at_samples(spec, spec.samples)
+            later = at_samples(spec, part.at)
         except SpecError as error:
-            out.append(f"stages: {error}")
+            out.append(f"stages[{i}]: {error}")
+        else:
+            out += [f"stages[{i}]: {p}" for rule in _RULES for p in rule(later) if p not in own]
     return out
 
 
-_RULES = (_positive, _ranges, _batch, _mesh, _model, _names, _data, _precision, _observe, _stages)
+_RULES = (_positive, _ranges, _batch, _mesh, _model, _names, _data, _precision, _observe)  # of one moment of the run
 
 
 def _flag(name: str) -> str:
