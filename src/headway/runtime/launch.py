@@ -1,0 +1,173 @@
+"""From one command to the processes of a run: local ones through torchrun's agent, or as torchrun or Slurm started us.
+
+One path for all: the worker is the same `headway train ...` command with RANK and WORLD_SIZE in its environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headway.spec.errors import HeadwayError, RunError, SpecError
+from headway.spec.parts import MeshSpec
+
+T = TypeVar("T")
+ERRORS = "HEADWAY_ERRORS"  # folder in which a worker leaves its last words for the process that started it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where this process stands."""
+
+    rank: int = 0
+    world: int = 1
+    local_rank: int = 0
+
+
+def standing(environ: Mapping[str, str]) -> Place | None:
+    """Rank and world given by torchrun or Slurm; None if nobody started us as a rank."""
+    if "RANK" in environ and "WORLD_SIZE" in environ:
+        return Place(rank=int(environ["RANK"]), world=int(environ["WORLD_SIZE"]), local_rank=int(environ.get("LOCAL_RANK", environ["RANK"])))
+    if "SLURM_PROCID" in environ and int(environ.get("SLURM_NTASKS", "1")) > 1:
+        return Place(
+            rank=int(environ["SLURM_PROCID"]), world=int(environ["SLURM_NTASKS"]), local_rank=int(environ.get("SLURM_LOCALID", "0"))
+        )
+    return None
+
+
+def first_host(nodes: str) -> str:
+    """First host of a Slurm node list: node[03-07,9],x -> node03."""
+    head = re.match(r"([^,\[]+)(?:\[([^\],-]+))?", nodes)
+    if not head:
+        raise RunError(f"cannot read the node list '{nodes}'", fix="Set MASTER_ADDR and MASTER_PORT yourself.")
+    return head[1] + (head[2] or "")
+
+
+def adopt_slurm(environ: MutableMapping[str, str], place: Place) -> None:
+    """Give torch.distributed its variables where Slurm started us."""
+    if "RANK" in environ:
+        return
+    environ["RANK"], environ["WORLD_SIZE"], environ["LOCAL_RANK"] = str(place.rank), str(place.world), str(place.local_rank)
+    environ.setdefault("MASTER_ADDR", first_host(environ.get("SLURM_JOB_NODELIST", environ.get("SLURM_NODELIST", "localhost"))))
+    environ.setdefault("MASTER_PORT", str(20000 + int(environ.get("SLURM_JOB_ID", "0")) % 20000))
+
+
+def match_world(mesh: MeshSpec, place: Place | None) -> None:
+    """Raises SpecError if the processes that exist are not those that the mesh needs."""
+    if place is not None and place.world != mesh.world:
+        axes = " x ".join(f"{a} {n}" for a, n in mesh_axes(mesh).items()) or "all axes 1"
+        raise SpecError(
+            f"the mesh needs {mesh.world} processes ({axes}), but {place.world} were started",
+            fix=f"Make the mesh axes multiply to {place.world}, e.g. --mesh.dp-shard {place.world}, or start {mesh.world} processes.",
+        )
+
+
+def mesh_axes(mesh: MeshSpec) -> dict[str, int]:
+    """Axes of more than one rank, in the mesh's order."""
+    names = ("pp", "dp_replicate", "dp_shard", "cp_ring", "cp_ulysses", "tp")
+    return {a: getattr(mesh, a) for a in names if getattr(mesh, a) > 1}
+
+
+def start_local(argv: Sequence[str], world: int) -> int:
+    """Run `headway ARGV` as `world` local ranks under torchrun's agent; returns the exit code for the caller.
+
+    What a rank says of its own failure (one paragraph) is printed once, however many ranks say it.
+    """
+    import logging
+
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // world)))
+    os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
+    with tempfile.TemporaryDirectory(prefix="headway-") as errors:
+        os.environ[ERRORS] = errors
+        config = LaunchConfig(
+            min_nodes=1, max_nodes=1, nproc_per_node=world, run_id="headway", rdzv_backend="c10d", rdzv_endpoint="localhost:0",
+            max_restarts=0, monitor_interval=0.2, local_addr="localhost",
+        )  # fmt: skip
+        try:
+            elastic_launch(config, sys.executable)("-m", "headway", *argv)
+        except SignalException as stop:
+            return _say(Path(errors)) or 128 + int(stop.sigval)
+        except ChildFailedError as failed:
+            first = failed.get_first_failure()[1]
+            said = _say(Path(errors))
+            code = 128 - first.exitcode if first.exitcode < 0 else first.exitcode
+            if not said and first.exitcode < 0:
+                name = signal.Signals(-first.exitcode).name
+                print(f"Error: rank {first.local_rank} was killed by {name}. The same command again resumes from the last checkpoint.", file=sys.stderr)
+            return said or code
+    return 0
+
+
+def leave_words(error: HeadwayError) -> bool:
+    """In a worker: keep the error for the process that started us. False if nobody asked for it."""
+    folder = os.environ.get(ERRORS)
+    if not folder or not Path(folder).is_dir():
+        return False
+    (Path(folder) / f"rank{os.environ.get('RANK', '0')}.txt").write_text(str(error), encoding="utf-8")
+    return True
+
+
+def _say(errors: Path) -> int:
+    """Print what the ranks left, each text once; 2 if there was any."""
+    texts = [f.read_text(encoding="utf-8") for f in sorted(errors.glob("rank*.txt"))]
+    for text in dict.fromkeys(texts):
+        print(f"Error: {text}", file=sys.stderr)
+    return 2 if texts else 0
+
+
+@contextmanager
+def process_group(place: Place, mesh: MeshSpec) -> Iterator[Any]:
+    """The default process group (none for one process) on the right device; yields the torch device."""
+    import torch
+    import torch.distributed as dist
+
+    cuda = torch.cuda.is_available() and mesh.backend != "gloo"
+    device = torch.device("cuda", place.local_rank) if cuda else torch.device("cpu")
+    if mesh.backend == "nccl" and not cuda:
+        raise SpecError("--mesh.backend nccl needs CUDA devices and there are none", fix="Leave it at auto.")
+    if cuda:
+        if place.local_rank >= torch.cuda.device_count():
+            raise RunError(
+                f"local rank {place.local_rank} has no GPU of its own ({torch.cuda.device_count()} here)",
+                fix="Start one process a GPU, or use --mesh.backend gloo for CPUs.",
+            )
+        torch.cuda.set_device(device)
+    if place.world == 1:
+        yield device
+        return
+    dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", rank=place.rank, world_size=place.world)
+    try:
+        yield device
+    finally:
+        dist.destroy_process_group()
+
+
+def on_first(place: Place, make: Callable[[], T]) -> T:
+    """`make()` on rank 0, its result on every rank; an error there is raised on every rank."""
+    if place.world == 1:
+        return make()
+    import torch.distributed as dist
+
+    box: list[Any] = [None, None]
+    if place.rank == 0:
+        try:
+            box[0] = make()
+        except HeadwayError as error:
+            box[1] = error
+    dist.broadcast_object_list(box, src=0)
+    if box[1] is not None:
+        raise box[1]
+    return box[0]  # type: ignore[no-any-return]

@@ -1,0 +1,58 @@
+"""Weights of a run for use: no process group, any world size that wrote them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.nn import registry
+from headway.runtime.build import DTYPES
+from headway.runtime.checkpoint import Checkpoints, load_tensors
+from headway.runtime.folder import Run
+from headway.spec.errors import RunError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A network ready for use, where it stands, and what was said while it was loaded."""
+
+    network: nn.Module
+    samples: int
+    weights: str  # "ema" or "student"
+    notes: tuple[str, ...] = ()
+
+
+def load_weights(run: Run, *, ema: bool = True) -> dict[str, Any]:
+    """Full tensors by parameter name, from the newest good checkpoint. Raises RunError if there is none."""
+    return _weights(run, ema)[0]
+
+
+def load_network(run: Run, *, ema: bool = True, device: torch.device | str = "cpu") -> Loaded:
+    """The network of a run with its EMA weights (the student's own with `ema=False` or without EMA), in eval mode."""
+    tensors, samples, kind, notes = _weights(run, ema)
+    info = run.info
+    with torch.device("meta"):
+        net = registry.build(run.spec.model, channels=info["channels"], size=info["size"], num_classes=info["num_classes"])
+    net = net.to(DTYPES[run.spec.precision.compute]).to_empty(device=device)
+    net.load_state_dict({k: v.to(device) for k, v in tensors.items()}, strict=False)
+    missing = [n for n, _ in net.named_parameters() if n not in tensors]
+    if missing:
+        raise RunError(f"the checkpoint lacks {', '.join(missing[:3])}", where=str(run.path), fix="Was the network changed since? Bring its code back.")
+    return Loaded(network=net.eval().requires_grad_(False), samples=samples, weights=kind, notes=notes)
+
+
+def _weights(run: Run, ema: bool) -> tuple[dict[str, Any], int, str, tuple[str, ...]]:
+    notes: list[str] = []
+    checkpoints = Checkpoints(run.path / "checkpoints", run.spec.checkpoint, rank=0, world=1, notify=lambda kind, text: notes.append(text), clean=False)
+    found = checkpoints.newest()
+    if found is None:
+        raise RunError(
+            "it has no checkpoint that can be used" + (f" ({'; '.join(notes)})" if notes else ""),
+            where=f"run {run.path}",
+            fix="Let it train to its first checkpoint (--checkpoint.every), or end it with `headway stop`, which saves one.",
+        )
+    kind = "ema" if ema and run.spec.ema.half_life else "student"
+    return load_tensors(found.path, "ema" if kind == "ema" else "student.model"), found.samples, kind, tuple(notes)

@@ -1,0 +1,106 @@
+"""Hooks of the loop: checkpoints and profile windows."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from headway.runtime import build
+from headway.runtime.checkpoint import Checkpoints
+from headway.spec.event import trace_file
+from headway.spec.run import RunSpec, profile_window
+from headway.train.loop import Running
+from headway.train.observe import Observe
+from headway.train.signals import Signals
+from headway.train.step import StepOut
+
+
+class Save:
+    """A checkpoint every `checkpoint.every` samples and at the end; never of a state that is not finite."""
+
+    def __init__(self, spec: RunSpec, checkpoints: Checkpoints, observe: Observe, *, last: int = -1) -> None:
+        self._every, self._checkpoints, self._observe = spec.checkpoint.every, checkpoints, observe
+        self._last = last  # samples of the newest checkpoint
+
+    def before(self, run: Running) -> None:
+        """Nothing to do."""
+
+    def after(self, run: Running, out: StepOut) -> None:
+        """Save if the step crossed a multiple of the period."""
+        self._checkpoints.poll()
+        now, batch = run.state.samples, run.state.spec.global_batch
+        if self._every and now // self._every > (now - batch) // self._every and not run.done:
+            self._save(run)
+
+    def close(self, run: Running) -> None:
+        """Save the end, and wait until it is on disk."""
+        if run.state.samples != self._last:
+            self._save(run)
+        self._checkpoints.wait()
+
+    def _save(self, run: Running) -> None:
+        phase = run.emit.phase("checkpoint")
+        with phase:
+            if self._observe.poisoned(run):
+                run.tell("warning", f"no checkpoint at {run.state.samples} samples: the state is not finite")
+                return
+            self._checkpoints.save(build.saved(run.state), samples=run.state.samples, meta={"step": run.state.step, "seed": run.state.spec.seed})
+            self._last = run.state.samples
+
+
+class Profile:
+    """A Kineto trace of every rank over a window of steps: `observe.profile_steps`, or when a live run is asked for one."""
+
+    def __init__(self, spec: RunSpec, signals: Signals) -> None:
+        self._window, self._signals = profile_window(spec), signals
+        self._profiler: Any = None
+
+    def before(self, run: Running) -> None:
+        """End a window that is over; start one where it starts."""
+        step = run.state.step
+        if self._profiler is not None and self._window is not None and step > self._window[1]:
+            self._stop(run)
+        if self._signals.profile and self._profiler is None:
+            self._window = (step, step + self._signals.profile - 1)
+            self._signals.profile = 0
+        if self._window is not None and self._profiler is None and self._window[0] <= step <= self._window[1]:
+            self._window = (step, self._window[1])
+            self._profiler = start_profiler(run.state.device)
+
+    def after(self, run: Running, out: StepOut) -> None:
+        """Nothing to do: a window ends between steps."""
+
+    def close(self, run: Running) -> None:
+        """End a window that the run has cut."""
+        if self._profiler is not None:
+            self._stop(run)
+
+    def _stop(self, run: Running) -> None:
+        assert self._window is not None
+        first, last = self._window[0], run.state.step - 1
+        profiler, self._profiler, self._window = self._profiler, None, None
+        profiler.stop()
+        file = run.path / "traces" / trace_file(run.place.rank, first, last)
+        temporary = file.with_name(f".{file.name.removesuffix('.gz')}.{os.getpid()}.gz")
+        try:
+            file.parent.mkdir(exist_ok=True)
+            profiler.export_chrome_trace(str(temporary))
+            os.replace(temporary, file)
+        except OSError as error:
+            run.tell("warning", f"the trace {file} cannot be written: {error.strerror}")
+            return
+        run.emit.event("profile", first=first, last=last, file=file.name)
+        if run.first:
+            run.tell("profile", f"traced steps {first} to {last}: headway explain {run.path}")
+
+
+def start_profiler(device: torch.device) -> Any:
+    """A started torch profiler for CPU and the device; shapes are recorded."""
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    if device.type == "cuda":
+        kinds.append(torch.profiler.ProfilerActivity.CUDA)
+    profiler = torch.profiler.profile(activities=kinds, record_shapes=True)
+    profiler.start()
+    return profiler

@@ -1,0 +1,69 @@
+"""The training loop. Everything periodic is a hook that owns its period.
+
+    for each step: hooks.before -> input -> step -> hooks.after
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from headway.runtime.build import TrainState
+from headway.runtime.launch import Place
+from headway.train.step import Batch, StepOut, step
+from headway.trace.emit import Emitter
+
+
+@dataclass(kw_only=True)
+class Running:
+    """A run while it runs: what hooks may look at. A hook ends the run by setting `reason`."""
+
+    state: TrainState
+    batches: Iterator[Sequence[Batch]]
+    emit: Emitter
+    path: Path
+    place: Place
+    tell: Callable[[str, str], None]  # (kind, text): a line for people and an event; prints on rank 0
+    reason: str = ""
+    scalars: dict[str, float] = field(default_factory=dict)  # of the last log line
+
+    @property
+    def first(self) -> bool:
+        """Whether this is rank 0."""
+        return self.place.rank == 0
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has seen all its samples."""
+        return self.state.samples >= self.state.spec.samples
+
+
+class Hook(Protocol):
+    """Something that happens beside the steps."""
+
+    def before(self, run: Running) -> None:
+        """Called before each step, outside its accounting."""
+
+    def after(self, run: Running, out: StepOut) -> None:
+        """Called at the end of each step, inside its accounting."""
+
+    def close(self, run: Running) -> None:
+        """Called once when the loop has ended normally."""
+
+
+def loop(run: Running, hooks: Sequence[Hook]) -> None:
+    """Train until all samples are seen or a hook gives a reason to stop."""
+    while not run.done and not run.reason:
+        for hook in hooks:
+            hook.before(run)
+        run.emit.begin(run.state.step)
+        with run.emit.phase("input"):
+            batches = next(run.batches)
+        out = step(run.state, batches, run.emit)
+        for hook in hooks:
+            hook.after(run, out)
+        run.emit.end(samples=run.state.samples)
+    for hook in hooks:
+        hook.close(run)

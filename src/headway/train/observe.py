@@ -1,0 +1,160 @@
+"""The log hook: scalars of a log period in one flush, one host synchronisation; guard, requests and progress live on the same flush."""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway.report.progress import Progress
+from headway.runtime import folder
+from headway.runtime.launch import Place
+from headway.spec.errors import RunError
+from headway.spec.run import RunSpec
+from headway.train.loop import Running
+from headway.train.signals import Signals
+from headway.train.step import StepOut
+from headway.train.trackers import Tracker
+
+
+class Observe:
+    """Every `observe.log_every` steps: loss (also by timestep bin), gradient norm, rate, FLOP/s, MFU, memory -> event, progress, trackers, status."""
+
+    def __init__(
+        self, spec: RunSpec, place: Place, *, progress: Progress | None, trackers: Sequence[Tracker], signals: Signals, flops: float, peak: float
+    ) -> None:
+        self.every, self.bins = spec.observe.log_every, spec.observe.timestep_bins
+        self._progress, self._trackers, self._signals = progress, trackers, signals
+        self._flops, self._peak, self._world = flops, peak, place.world  # FLOPs of a sample; peak FLOP/s of a device
+        self._kept: list[StepOut] = []
+        self._since = (time.perf_counter_ns(), -1)
+
+    def before(self, run: Running) -> None:
+        """Nothing to do."""
+        if self._since[1] < 0:
+            self._since = (time.perf_counter_ns(), run.state.samples)
+
+    def after(self, run: Running, out: StepOut) -> None:
+        """Keep what the step left; at the period's end, flush."""
+        self._kept.append(out)
+        if run.state.step % self.every == 0 or run.done:
+            self.flush(run)
+
+    def close(self, run: Running) -> None:
+        """Flush the rest."""
+        if self._kept:
+            self.flush(run)
+        for tracker in self._trackers:
+            tracker.close()
+
+    def poisoned(self, run: Running) -> bool:
+        """Whether a step since the last flush was not finite (waits for the device). Raises RunError under guard stop."""
+        return bool(self._kept) and self._judge(run, torch.stack([o.ok for o in self._kept]).tolist())
+
+    def flush(self, run: Running) -> None:
+        """One reduction and one host synchronisation for everything that people hear of."""
+        kept, self._kept = self._kept, []
+        table = binned(kept, self.bins)  # [2, bins] of this rank: loss sums and counts by timestep
+        asks = torch.tensor([self._signals.number, *(_asked(run, self._signals) if run.first else (0, 0))], dtype=torch.float64)
+        local = torch.cat([table.flatten(), asks.to(table.device)])
+        host = run.state.mesh.all_sum(local).tolist()
+        per_step = torch.stack([torch.stack([o.total[0] / o.total[1], o.grad_norm.double(), o.ok.double()]) for o in kept]).tolist()
+        n = self.bins
+        sums, counts, (signal, stop, profile) = host[:n], host[n : 2 * n], host[2 * n :]
+        self._kept = kept
+        self._judge(run, [ok > 0 for _, _, ok in per_step])
+        self._kept = []
+        if signal or stop:
+            run.reason = self._signals.name or ("asked to stop" if stop else "a signal on another rank")
+        self._signals.profile = int(profile)
+        good = [(loss, norm) for loss, norm, ok in per_step if ok] or [(math.nan, math.nan)]
+        self._log(run, kept, good, [s / c if c else None for s, c in zip(sums, counts, strict=True)])
+
+    def _log(self, run: Running, kept: Sequence[StepOut], good: list[tuple[float, float]], by_t: list[float | None]) -> None:
+        state, now = run.state, time.perf_counter_ns()
+        seconds = max(1e-9, (now - self._since[0]) / 1e9)
+        rate = (state.samples - self._since[1]) / seconds
+        self._since = (now, state.samples)
+        flops_s = rate * self._flops / self._world  # of one device
+        run.scalars = {
+            "loss": sum(g[0] for g in good) / len(good),
+            "grad_norm": good[-1][1],
+            "lr": kept[-1].lr,
+            "samples_s": rate,
+            "flops_s": flops_s,
+            "mfu": flops_s / self._peak if self._peak else 0.0,
+            "memory_bytes": memory_bytes(state.device),
+        }
+        run.emit.event("log", step=state.step, samples=state.samples, **run.scalars, loss_by_t=by_t)
+        run.emit.flush()
+        if not run.first:
+            return
+        if self._progress is not None:
+            self._progress.update(samples=state.samples, loss=run.scalars["loss"], samples_s=rate, mfu=run.scalars["mfu"])
+        for tracker in self._trackers:
+            tracker.log(run.scalars | {f"loss_t{i}": v for i, v in enumerate(by_t) if v is not None}, state.step)
+        left = (state.spec.samples - state.samples) / rate if rate > 0 else None
+        write_status(run.path, "running", run, left_s=left, period_s=seconds)
+
+    def _judge(self, run: Running, oks: Sequence[bool]) -> bool:
+        bad = [o.step for o, ok in zip(self._kept, oks, strict=True) if not ok]
+        if not bad:
+            return False
+        policy = run.state.current().guard.nonfinite
+        text = f"the loss or the gradient was not finite in step {bad[0]}" + (f" and {len(bad) - 1} more" if len(bad) > 1 else "")
+        if policy == "stop":
+            raise RunError(
+                f"{text}; the update of that step was left out and nothing after it was saved",
+                where=f"run {run.path.name}",
+                fix="The same command resumes from the last checkpoint; lower --optim.lr, or use --guard.nonfinite skip to go on past such steps.",
+            )
+        if policy == "skip":
+            run.tell("warning", f"{text}; the update was left out")
+        return policy == "off"
+
+
+def binned(outs: Sequence[StepOut], bins: int) -> torch.Tensor:
+    """[2, bins] float64: sum of per-sample losses and number of samples by timestep bin."""
+    losses = [o for out in outs for o in out.losses]
+    per_sample = torch.cat([o.per_sample for o in losses]).double()
+    where = (torch.cat([o.t for o in losses]) * bins).long().clamp_(0, bins - 1)
+    table = per_sample.new_zeros(2, bins)
+    table[0].scatter_add_(0, where, per_sample.nan_to_num(0.0, 0.0, 0.0))
+    table[1].scatter_add_(0, where, torch.ones_like(per_sample))
+    return table
+
+
+def memory_bytes(device: torch.device) -> int:
+    """Peak reserved bytes of a CUDA device, else the peak resident size of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if os.uname().sysname == "Darwin" else 1024)
+
+
+def write_status(path: Path, what: str, run: Running | None = None, **fields: Any) -> None:
+    """Write status.json (rank 0); a full disk does not stop a run."""
+    data: dict[str, Any] = {"schema": "headway.status/1", "state": what, "time_ns": time.time_ns(), **folder.identity(), **fields}
+    if run is not None:
+        data |= {"step": run.state.step, "samples": run.state.samples, "total_samples": run.state.spec.samples, **run.scalars}
+    try:
+        folder.write_json(path / "status.json", data)
+    except OSError as error:
+        if run is not None:
+            run.tell("warning", f"status.json cannot be written: {error.strerror}")
+
+
+def _asked(run: Running, signals: Signals) -> tuple[int, int]:
+    """Whether rank 0 finds a request to stop, and for how many steps one to profile."""
+    stop = folder.asked(run.path, "stop")
+    if stop:
+        folder.answered(run.path, "stop")
+    profile = folder.asked(run.path, "profile")
+    if profile:
+        folder.answered(run.path, "profile")
+    return (1 if stop else 0), int(profile.get("steps", 3)) if profile else 0

@@ -1,0 +1,235 @@
+"""A run from its spec to its end, on one rank: folder, data, resume, networks, loop, last words."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway.data.dataset import Dataset
+from headway.data.loader import Loader
+from headway.data.registry import open_data
+from headway.parallel.mesh import Mesh, build_mesh
+from headway.report.progress import Progress
+from headway.runtime import build, folder, graph, launch, peak, ranges
+from headway.runtime.checkpoint import Checkpoints, Found
+from headway.runtime.folder import Run
+from headway.runtime.launch import Place
+from headway.spec.errors import HeadwayError, RunError
+from headway.spec.event import events_file
+from headway.spec.graph import OpGraph, to_json
+from headway.spec.parts import RoleSpec
+from headway.spec.run import RunSpec, injections
+from headway.train import inject
+from headway.train.hooks import Profile, Save
+from headway.train.loop import Running, loop
+from headway.train.observe import Observe, write_status
+from headway.train.signals import Signals
+from headway.train.trackers import open_trackers
+from headway.trace.emit import Emitter
+
+
+def train(spec: RunSpec, path: Path, place: Place, *, fresh: bool = False) -> int:
+    """Train or resume the run in `path`; returns the exit code (0, or 128 + signal). Raises HeadwayError."""
+    with ExitStack() as stack:
+        signals = stack.enter_context(Signals())
+        device = stack.enter_context(launch.process_group(place, spec.mesh))
+        changed = launch.on_first(place, lambda: prepare(path, spec, fresh=fresh))
+        data = open_dataset(spec, path, place)
+        emit = Emitter(
+            path / events_file(place.rank),
+            rank=place.rank,
+            ranges=ranges.factory(device, spec.observe.nvtx),
+            on_phase=inject.on_phase(injections(spec), place.rank),
+        )
+        stack.callback(emit.close)
+        progress = Progress(spec.samples, spec.observe.progress) if place.rank == 0 else None
+        tell = teller(emit, progress)
+        mesh = build_mesh(spec.mesh, device.type)
+        state = build.build(spec, data, mesh, device, load_role=load_role)
+        checkpoints = Checkpoints(path / "checkpoints", spec.checkpoint, rank=place.rank, world=place.world, notify=tell)
+        stack.callback(checkpoints.close)
+        found = resume(state, checkpoints)
+        info = launch.on_first(place, lambda: describe(spec, path, data, device, place, tell))
+        say_start(tell, state, found, changed, data, info, place)
+        loader = Loader(
+            data, spec.data, seed=spec.seed, global_batch=spec.global_batch, data_rank=mesh.data_rank, data_parallel=mesh.data_parallel,
+            accumulate=spec.accumulate, start_samples=state.samples,
+        )  # fmt: skip
+        stack.callback(loader.close)
+        trackers = open_trackers(path, spec) if place.rank == 0 else []
+        observe = Observe(
+            spec, place, progress=progress, trackers=trackers, signals=signals, flops=info["flops_per_sample"] or 0.0, peak=info["peak_flops"]
+        )
+        for net in state.roles.values():
+            ranges.mark_modules(net, emit.range)
+        run = Running(state=state, batches=iter(loader), emit=emit, path=path, place=place, tell=tell)
+        try:
+            loop(run, [observe, Profile(spec, signals), Save(spec, checkpoints, observe, last=found.samples if found else -1)])
+        except (HeadwayError, KeyboardInterrupt) as error:
+            if place.rank == 0:
+                emit.event("end", reason="error", text=str(error) or type(error).__name__)
+                write_status(path, "failed", run, error=str(error) or type(error).__name__)
+            raise
+        return finish(run, progress, signals)
+
+
+def prepare(path: Path, spec: RunSpec, *, fresh: bool) -> list[tuple[str, Any, Any]]:
+    """On rank 0: the folder is there and can be written; an old run in it is resumed (returns what changes) or set aside."""
+    if fresh:
+        folder.set_aside(path)
+    changed = folder.compatible(path, spec)
+    folder.make_folder(path)
+    for what in ("stop", "profile"):
+        folder.answered(path, what)  # asked of an earlier life of the run
+    write_status(path, "starting")
+    return changed
+
+
+def open_dataset(spec: RunSpec, path: Path, place: Place) -> Dataset:
+    """The data set; rank 0 looks at its files first, the others read what it found. Raises DataError."""
+    first = launch.on_first(place, lambda: open_data(spec.data, cache=path / "data").fingerprint)
+    data = open_data(spec.data, cache=path / "data")
+    if data.fingerprint != first:
+        raise RunError(f"rank {place.rank} sees other data than rank 0", where=f"data set {data.name}", fix="Give every node the same files.")
+    return data
+
+
+def resume(state: build.TrainState, checkpoints: Checkpoints) -> Found | None:
+    """Load the newest good checkpoint, if there is one."""
+    found = checkpoints.newest()
+    if found is not None:
+        tree = build.saved(state)
+        checkpoints.load(found, tree)
+        build.restore(state, tree)
+        state.samples = found.samples
+    return found
+
+
+def load_role(role: RoleSpec) -> Mapping[str, Any]:
+    """EMA (else plain) weights of another run, for a role that starts from them."""
+    from headway.runtime.load import load_weights
+
+    return load_weights(folder.open_run(role.init))
+
+
+def describe(
+    spec: RunSpec, path: Path, data: Dataset, device: torch.device, place: Place, tell: Callable[[str, str], None]
+) -> dict[str, Any]:
+    """On rank 0: run.json and graph.json. The facts of the run are kept over resumes where they say what it is."""
+    old = folder.open_run(str(path)).info if (path / "run.json").is_file() else {}
+    if old.get("data_fingerprint", data.fingerprint) != data.fingerprint:
+        raise RunError(
+            f"the data set '{data.name}' is not the one this run began with ({old.get('num_samples')} samples then, {len(data)} now, or other files)",
+            where=f"run {path.name}",
+            fix="Bring the old files back, or start another run with --run NAME.",
+        )
+    flops_peak, peak_source = peak.peak_flops(spec.observe.peak, device, spec.precision.compute)
+    ops = record_graph(spec, data, tell)
+    if ops is not None:
+        folder.write_json(path / "graph.json", to_json(ops))
+    with torch.device("meta"):
+        num_parameters = sum(p.numel() for p in build.bare_network(spec, data).parameters())
+    info = {
+        "num_samples": len(data),
+        "num_classes": data.num_classes,
+        "class_names": list(data.class_names),
+        "channels": data.channels,
+        "size": data.size,
+        "data_name": data.name,
+        "data_fingerprint": data.fingerprint,
+        "num_parameters": num_parameters,
+        "flops_per_sample": ops.flops_per_sample if ops else None,
+        "peak_flops": flops_peak,
+        "peak_source": peak_source,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu ({platform.machine()}, {torch.get_num_threads()} threads)",
+        "world": place.world,
+        "versions": {"headway": _version(), "torch": torch.__version__, "python": platform.python_version()},
+        "git": _git(),
+        "command": sys.argv[1:],
+    }
+    folder.write_run(Run(path=path, spec=spec, info=info))
+    return info
+
+
+def record_graph(spec: RunSpec, data: Dataset, tell: Callable[[str, str], None]) -> OpGraph | None:
+    """The operations of a micro-batch; None (and a warning) for a network that cannot run on the meta device."""
+    with torch.device("meta"):
+        net = build.bare_network(spec, data)
+    try:
+        return graph.record(net, batch=spec.micro_batch, channels=data.channels, size=data.size, num_classes=data.num_classes)
+    except (RuntimeError, NotImplementedError) as error:
+        tell("warning", f"no FLOPs and no MFU: the network does not run on the meta device ({str(error).splitlines()[0]})")
+        return None
+
+
+def teller(emit: Emitter, progress: Progress | None) -> Callable[[str, str], None]:
+    """A line for people (on rank 0) and an event."""
+
+    def tell(kind: str, text: str) -> None:
+        emit.event(kind, text=text)
+        emit.flush()
+        if progress is not None:
+            progress.note(text if kind not in ("warning", "error") else f"{kind}: {text}")
+
+    return tell
+
+
+def say_start(
+    tell: Callable[[str, str], None],
+    state: build.TrainState,
+    found: Found | None,
+    changed: list[tuple[str, Any, Any]],
+    data: Dataset,
+    info: Mapping[str, Any],
+    place: Place,
+) -> None:
+    """Events and lines of the start: what runs where, what is resumed, what has changed, what the data set has to say."""
+    spec = state.spec
+    axes = " x ".join(f"{a} {n}" for a, n in launch.mesh_axes(spec.mesh).items()) or "1 process"
+    tell("run", f"{spec.name}: {info['num_parameters']:,} parameters, {len(data):,} samples of {data.name}, {axes}, {info['device']}")
+    if found is not None:
+        tell("resume", f"resumed at {state.samples:,} samples (step {state.step}) from {found.path.name}")
+    for name, old, new in changed:
+        tell("stage", f"changed on resume: {name} {old!r} -> {new!r}")
+    for note in getattr(data, "notes", ()):
+        tell("warning", note)
+
+
+def finish(run: Running, progress: Progress | None, signals: Signals) -> int:
+    """The last words of a run that ended cleanly; the exit code."""
+    state = run.state
+    text = f"done: {state.samples:,} samples, {state.step} steps" if run.done else f"stopped by {run.reason} at {state.samples:,} samples (step {state.step})"
+    if not run.done:
+        text += ", checkpoint saved; the same command goes on"
+    run.emit.event("end", reason="done" if run.done else run.reason, text=text, samples=state.samples)
+    run.emit.flush()
+    if run.emit.failed:
+        run.tell("warning", run.emit.failed)
+    if run.first:
+        write_status(run.path, "ended" if run.done else "stopped", run)
+    if progress is not None:
+        progress.close(text)
+    return 0 if run.done or not signals.number else 128 + signals.number
+
+
+def _version() -> str:
+    from headway import __version__
+
+    return __version__
+
+
+def _git() -> str:
+    """Commit of the working directory, with + if it has changes; '' outside git."""
+    try:
+        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+        dirty = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return commit + ("+" if dirty else "")

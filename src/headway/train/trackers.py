@@ -1,0 +1,100 @@
+"""Trackers: TensorBoard, Weights & Biases (offline unless told otherwise), MLflow. Each is imported here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from headway.spec.codec import encode
+from headway.spec.errors import RunError
+from headway.spec.run import RunSpec, describe
+
+
+class Tracker(Protocol):
+    """Someone who hears of every log line."""
+
+    def log(self, scalars: Mapping[str, float], step: int) -> None:
+        """Take the scalars of a step."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+class TensorBoard:
+    """Event files under runs/NAME/tensorboard."""
+
+    def __init__(self, path: Path, spec: RunSpec) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise _missing("tensorboard") from error
+        self._writer = SummaryWriter(str(path / "tensorboard"))
+        self._writer.add_text("spec", "\n".join(f"    {n} = {v[0]}" for n, v in describe(spec).items()))
+
+    def log(self, scalars: Mapping[str, float], step: int) -> None:
+        """Take the scalars of a step."""
+        for name, value in scalars.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
+
+
+class Wandb:
+    """A W&B run under runs/NAME/wandb; offline unless WANDB_MODE says otherwise."""
+
+    def __init__(self, path: Path, spec: RunSpec) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise _missing("wandb") from error
+        mode: Any = os.environ.get("WANDB_MODE", "offline")
+        self._run = wandb.init(project="headway", name=spec.name, dir=str(path), config=encode(spec), mode=mode, resume="allow")
+
+    def log(self, scalars: Mapping[str, float], step: int) -> None:
+        """Take the scalars of a step."""
+        self._run.log(dict(scalars), step=step)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._run.finish()
+
+
+class MLflow:
+    """An MLflow run under runs/NAME/mlflow, or at MLFLOW_TRACKING_URI."""
+
+    def __init__(self, path: Path, spec: RunSpec) -> None:
+        try:
+            import mlflow
+        except ImportError as error:
+            raise _missing("mlflow") from error
+        if "MLFLOW_TRACKING_URI" not in os.environ:
+            (path / "mlflow").mkdir(exist_ok=True)
+            mlflow.set_tracking_uri(f"sqlite:///{(path / 'mlflow' / 'mlflow.db').resolve()}")
+        mlflow.set_experiment("headway")
+        mlflow.start_run(run_name=spec.name)
+        mlflow.log_params({n: str(v[0])[:250] for n, v in describe(spec).items()})
+        self._mlflow = mlflow
+
+    def log(self, scalars: Mapping[str, float], step: int) -> None:
+        """Take the scalars of a step."""
+        self._mlflow.log_metrics(dict(scalars), step=step)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._mlflow.end_run()
+
+
+_KINDS: dict[str, Callable[[Path, RunSpec], Tracker]] = {"tensorboard": TensorBoard, "wandb": Wandb, "mlflow": MLflow}
+
+
+def open_trackers(path: Path, spec: RunSpec) -> list[Tracker]:
+    """The trackers of `observe.trackers`. Raises RunError if one is not installed."""
+    return [_KINDS[name](path, spec) for name in spec.observe.trackers]
+
+
+def _missing(name: str) -> RunError:
+    return RunError(f"--observe.trackers {name}: the package {name} is not installed", fix=f"pip install {name}")
