@@ -65,6 +65,14 @@ def set_last(network: nn.Module, last: bool) -> None:
         network.set_is_last_backward(last)
 
 
+def parameters_of(network: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters by name, sharded: a forward without a backward leaves some of them gathered, and those are other objects."""
+    for module in network.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+    return dict(network.named_parameters())
+
+
 def blocks_of(network: nn.Module) -> list[nn.Module]:
     """The units of a network: the modules of `network.blocks`; none if it has no such list."""
     blocks = getattr(network, "blocks", ())

@@ -68,8 +68,8 @@ def build_mesh(spec: MeshSpec, device_type: str) -> Mesh:
     assert world == spec.data_parallel, "axes without an engine are refused by spec.run.check"
     if world == 1:
         return Mesh(spec=spec, device_type=device_type)
-    used = [axis for axis in AXES if getattr(spec, axis) > 1]
-    device = init_device_mesh(device_type, [getattr(spec, axis) for axis in used], mesh_dim_names=used)
+    used = tuple(axis for axis in AXES if getattr(spec, axis) > 1)
+    device = init_device_mesh(device_type, tuple(getattr(spec, axis) for axis in used), mesh_dim_names=used)
     return Mesh(spec=spec, device_type=device_type, device=device, fsdp=_fsdp_mesh(spec, device_type, device))
 
 
@@ -85,5 +85,6 @@ def single(device_type: str) -> DeviceMesh:
     """A mesh of this process alone, for work that needs FSDP in a run of one process (mixed precision)."""
     if not dist.is_initialized():
         backend = "nccl" if device_type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+        store = dist.HashStore()  # type: ignore[attr-defined]  # in memory: nobody else connects
+        dist.init_process_group(backend, store=store, rank=0, world_size=1)
     return init_device_mesh(device_type, (1,), mesh_dim_names=("dp_shard",))
