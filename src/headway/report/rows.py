@@ -90,14 +90,13 @@ def partition(breakdown: Breakdown, kind: Kind, *, limit: int | None = None) -> 
     """The table of one partition. `limit` keeps the largest names and folds the others into one row, so that sums stay exact."""
     devices = [(label, steps) for label, r in labelled(breakdown) if (steps := [s for s in r.steps if getattr(s, kind)])]
     tables = [_total([getattr(s, kind) for s in steps]) for _, steps in devices]
-    names = _order(kind, _total(tables))
-    folded = fold(names, _total(tables), limit)
+    folded = fold(totals(breakdown, kind), limit)
     rows: list[Row] = []
     for head, members in _grouped(kind, list(folded)):
         if kind == "buckets":
             rows.append(_row(head, head, 0, [m for n in members for m in folded[n]], devices, tables))
         depth = 1 if kind == "buckets" else 0
-        rows += [_row(n, _label(kind, n), depth, folded[n], devices, tables) for n in members if n != head]
+        rows += [_row(n, _label(kind, n), depth, folded[n], devices, tables) for n in members if members != [head]]
     return Partition(
         kind=kind,
         rows=tuple(rows),
@@ -114,13 +113,28 @@ def labelled(breakdown: Breakdown) -> list[tuple[str, RankBreakdown]]:
     return [(f"r{r.rank}" if seen.count(r.rank) == 1 else f"r{r.rank} {r.device}", r) for r in breakdown.ranks]
 
 
-def fold(names: Sequence[str], totals: Mapping[str, int], limit: int | None) -> dict[str, list[str]]:
-    """Shown name -> the names it stands for; beyond `limit` the smallest become "(N smaller)" of the same head."""
-    if limit is None or len(names) <= limit:
-        return {n: [n] for n in names}
-    kept = set(sorted(names, key=lambda n: -totals[n])[: limit - 1])
-    rest = [n for n in names if n not in kept]
-    return {n: [n] for n in names if n in kept} | {f"({len(rest)} smaller)": rest}
+def totals(breakdown: Breakdown, kind: Kind) -> dict[str, int]:
+    """Name -> ns over all steps, in the order of a table: buckets by head, then by size; phases as a step runs; modules by size."""
+    sums = _total([getattr(s, kind) for r in breakdown.ranks for s in r.steps])
+    place = {name: i for i, name in enumerate(PHASES if kind == "phases" else HEADS)}
+    first: Mapping[Kind, Callable[[str], tuple[int, str]]] = {
+        "buckets": lambda n: (place.get(head_of(n), len(place)), head_of(n)),
+        "phases": lambda n: (place.get(n, len(place)), ""),
+        "modules": lambda n: (0, ""),
+    }
+    return {n: sums[n] for n in sorted(sums, key=lambda n: (*first[kind](n), -sums[n], n))}
+
+
+def fold(sums: Mapping[str, int], limit: int | None) -> dict[str, list[str]]:
+    """Shown name -> the names it stands for, in the order of `sums`; beyond `limit` the smallest become "(N smaller)", the last."""
+    if limit is None or len(sums) <= limit:
+        return {n: [n] for n in sums}
+    kept = set(sorted(sums, key=lambda n: -sums[n])[: limit - 1])
+    rest = [n for n in sums if n not in kept]
+    label = f"({len(rest)} smaller)"
+    while label in kept:
+        label += "*"
+    return {n: [n] for n in sums if n in kept} | {label: rest}
 
 
 def hidden(breakdown: Breakdown) -> dict[str, float]:
@@ -195,17 +209,6 @@ def _total(tables: Sequence[Mapping[str, int]]) -> dict[str, int]:
         for name, ns in table.items():
             out[name] = out.get(name, 0) + ns
     return out
-
-
-def _order(kind: Kind, totals: Mapping[str, int]) -> list[str]:
-    """Buckets by head, then by size; phases as a step runs; modules by size."""
-    place = {name: i for i, name in enumerate(PHASES if kind == "phases" else HEADS)}
-    first: dict[Kind, Callable[[str], int]] = {
-        "buckets": lambda n: place.get(head_of(n), len(place)),
-        "phases": lambda n: place.get(n, len(place)),
-        "modules": lambda n: 0,
-    }
-    return sorted(totals, key=lambda n: (first[kind](n), head_of(n) if kind == "buckets" else "", -totals[n], n))
 
 
 def _grouped(kind: Kind, names: Sequence[str]) -> list[tuple[str, list[str]]]:

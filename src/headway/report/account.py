@@ -1,0 +1,261 @@
+"""The sections of the page that a breakdown fills: health, findings, the stacked chart with its tables, ranks, communication."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from headway.report import format as fmt
+from headway.report.colour import HEAD_COLOURS, OTHER, RAMP
+from headway.report.markup import Html, join, tag
+from headway.report.rows import KINDS, Kind, Partition, Row, collectives, head_of, health_text, hidden, partition
+from headway.report.series import MAX_NAMES
+from headway.report.terminal import RANK_COLUMNS, ranked
+from headway.spec.breakdown import Breakdown
+from headway.spec.finding import Finding
+
+KIND_NAMES: Final[Mapping[Kind, str]] = {"buckets": "Buckets", "phases": "Phases", "modules": "Modules"}
+KIND_DOCS: Final[Mapping[Kind, str]] = {
+    "buckets": "What the device did: every nanosecond of a step is in exactly one bucket.",
+    "phases": "What the training loop was doing: the same time, cut by phase.",
+    "modules": "Which part of the network it belonged to: the same time, cut by module.",
+}
+
+
+def partitions(b: Breakdown) -> dict[Kind, Partition]:
+    """The partitions that `b` carries, folded to what a page shows."""
+    found = {kind: partition(b, kind, limit=MAX_NAMES[kind]) for kind in KINDS}
+    return {kind: part for kind, part in found.items() if part.num_steps}
+
+
+def health_section(b: Breakdown) -> Html | None:
+    """What makes the numbers less certain; None if nothing does."""
+    if not b.health:
+        return None
+    items = [tag("li", health_text(h)) for h in b.health]
+    return tag("section", tag("h2", "What makes these numbers less certain"), tag("ul", *items), class_="health", id="health")
+
+
+def findings_section(b: Breakdown, parts: Mapping[Kind, Partition]) -> Html | None:
+    """The findings, the most worthwhile first, each linked to the row of its bucket."""
+    if not b.findings:
+        return None
+    part = parts.get("buckets") or parts.get("phases")
+    wall_ns = part.mean_wall_ns if part else 0.0
+    rows = row_ids(parts)
+    return tag(
+        "section",
+        tag("h2", "Findings"),
+        tag("ol", *(_finding(f, wall_ns, rows.get(f.bucket)) for f in ranked(b.findings)), class_="findings"),
+        id="findings",
+    )
+
+
+def _finding(f: Finding, wall_ns: float, row: str | None) -> Html:
+    colour = HEAD_COLOURS.get(head_of(f.bucket), OTHER)
+    width = min(100.0, 100 * f.recoverable_ns / wall_ns) if wall_ns > 0 else 0.0
+    bucket = tag("code", f.bucket)
+    won = tag(
+        "div",
+        tag("b", fmt.duration(f.recoverable_ns), title=exact(f.recoverable_ns)),
+        tag("div", tag("i", style=f"width:{width:.1f}%;background:{colour}"), class_="meter"),
+        tag("span", f"{fmt.share(f.recoverable_ns, wall_ns)} of a step", class_="soft"),
+        class_="won",
+    )
+    patch = [tag("code", f"--{k.replace('_', '-')} {v}") for k, v in (f.patch or {}).items()]
+    evidence = tag("details", tag("summary", f"Evidence ({len(f.evidence)})"), tag("ul", *(tag("li", e) for e in f.evidence)))
+    what = tag(
+        "div",
+        tag("b", f.what),
+        tag("p", f.action, *(x for p in patch for x in (" ", p))) if f.action or patch else None,
+        tag("span", tag("a", bucket, href=f"#{row}") if row else bucket, f" · confidence {fmt.percent(f.confidence)}", class_="soft"),
+        evidence if f.evidence else None,
+        class_="what",
+    )
+    return tag("li", won, what)
+
+
+def time_section(parts: Mapping[Kind, Partition], views: Mapping[Kind, Mapping[str, Any]]) -> Html | None:
+    """The stacked chart with its switches, and a table for each partition."""
+    if not parts:
+        return None
+    first = next(iter(parts))
+    options = [tag("label", tag("input", type="radio", name="kind", value=kind, checked=kind == first), KIND_NAMES[kind]) for kind in parts]
+    switch = tag("fieldset", *options, class_="switch", aria_label="Cut the step by") if len(parts) > 1 else None
+    several = max(len(v["views"]) for v in views.values()) > 1
+    pick = tag("label", "Rank", tag("select", id="view"), class_="pick") if several else None
+    chart = tag(
+        "div",
+        tag("svg", viewBox="0 0 1000 400", preserveAspectRatio="none", aria_hidden="true"),
+        class_="plot tall",
+        id="stack",
+        tabindex="0",
+        role="group",
+        aria_label="Time of each step, stacked; arrow keys read values. The same numbers are in the table below.",
+    )
+    return tag(
+        "section",
+        tag("h2", "Where a step goes"),
+        tag("div", switch, pick, class_="controls") if switch or pick else None,
+        chart,
+        tag("div", class_="x", id="stack-x"),
+        tag("p", class_="note", id="stack-note"),
+        *(tag("div", _table(part, views[kind]), data_table=kind) for kind, part in parts.items()),
+        id="time",
+    )
+
+
+def row_ids(parts: Mapping[Kind, Partition]) -> dict[str, str]:
+    """Bucket -> id of its row; a head counts as a bucket."""
+    rows = parts["buckets"].rows if "buckets" in parts else ()
+    ids: dict[str, str] = {}
+    for i, row in enumerate(rows):
+        ids.setdefault(row.name, f"buckets-{i}")
+    return ids
+
+
+def exact(ns: float) -> str:
+    """Nanoseconds with separators, for titles."""
+    return f"{ns:,.0f} ns"
+
+
+def _table(part: Partition, view: Mapping[str, Any]) -> Html:
+    heads = _rank_heads(part)
+    decimals = fmt.places(max([part.mean_wall_ns, *part.rank_wall_ns]))
+    place = {name: k for k, name in enumerate(view["names"])}
+    head = tag("tr", tag("th", KIND_NAMES[part.kind][:-1]), *(tag("th", h, class_="num") for h in ("ms", "share", *heads)), tag("th"))
+    body = [_line(part, i, row, view, place, decimals) for i, row in enumerate(part.rows)]
+    total = tag(
+        "tr",
+        tag("td", "total"),
+        tag("td", fmt.milliseconds(part.mean_wall_ns, decimals), class_="num", title=_title(part.wall_ns, part)),
+        tag("td", fmt.share(part.wall_ns, part.wall_ns), class_="num"),
+        *_rank_cells(part.rank_wall_ns, decimals),
+        tag("td"),
+        class_="total",
+    )
+    steps = f"Mean of {part.num_steps:,} step{'s' * (part.num_steps != 1)}"
+    steps += f" of {len(part.ranks)} ranks" if len(part.ranks) > 1 else ""
+    doc = tag("p", f"{KIND_DOCS[part.kind]} {steps}; hover over a number for the exact nanoseconds.", class_="note")
+    table = tag("table", tag("thead", head), tag("tbody", *body), tag("tfoot", total))
+    return join([tag("div", table, class_="scroll", tabindex="0", role="group", aria_label=f"{KIND_NAMES[part.kind]} of a step"), doc])
+
+
+def _line(part: Partition, i: int, row: Row, view: Mapping[str, Any], place: Mapping[str, int], decimals: int) -> Html:
+    """One row. Its swatch is its colour in the chart; `data-k` names the parts of the chart that it stands for."""
+    is_head = part.kind == "buckets" and row.depth == 0
+    members = [k for n, k in place.items() if n == row.label or n == row.name or (is_head and head_of(n) == row.name)]
+    colour = HEAD_COLOURS.get(row.name, OTHER) if is_head else view["colours"][members[0]] if members else OTHER
+    share = 100 * row.total_ns / part.wall_ns if part.wall_ns > 0 else 0.0
+    name = row.label if is_head else tag("span", row.label, class_="name")
+    return tag(
+        "tr",
+        tag("td", tag("i", class_="swatch", style=f"background:{colour}"), name),
+        tag("td", fmt.milliseconds(part.mean_ns(row), decimals), class_="num", title=_title(row.total_ns, part)),
+        tag("td", fmt.share(row.total_ns, part.wall_ns), class_="num"),
+        *_rank_cells(row.rank_ns, decimals),
+        tag("td", tag("i", style=f"width:{share:.2f}%;background:{colour}"), class_="bar"),
+        id=f"{part.kind}-{i}",
+        class_="head" if is_head else "part" if row.depth else None,
+        data_k=" ".join(map(str, members)) or None,
+    )
+
+
+def _title(total_ns: int, part: Partition) -> str:
+    return f"{exact(total_ns)} in {part.num_steps:,} step{'s' * (part.num_steps != 1)}"
+
+
+def _rank_heads(part: Partition) -> Sequence[str]:
+    if len(part.ranks) <= 1:
+        return ()
+    return part.ranks if len(part.ranks) <= RANK_COLUMNS else ("least", "median", "largest")
+
+
+def _rank_cells(values: Sequence[float], decimals: int) -> list[Html]:
+    """A cell a rank, or least, median and largest of many."""
+    if len(values) <= 1:
+        return []
+    ordered = sorted(values)
+    shown = values if len(values) <= RANK_COLUMNS else (ordered[0], ordered[round(0.5 * (len(ordered) - 1))], ordered[-1])
+    return [tag("td", fmt.milliseconds(ns, decimals), class_="num", title=exact(ns)) for ns in shown]
+
+
+def heat_section(heat: Mapping[str, Any] | None) -> Html | None:
+    """The heat map of ranks and steps; the script paints it."""
+    if heat is None:
+        return None
+    options = [tag("option", name) for name in heat["metrics"]]
+    rows = heat["rows"]
+    every = -(-len(rows) // 16)
+    labels = [
+        tag("span", label, class_="y", style=f"bottom:{100 * (1 - (i + 0.5) / len(rows)):.2f}%")
+        for i, label in enumerate(rows)
+        if i % every == 0
+    ]
+    height = min(420, max(64, 26 * len(rows)))
+    stops = ",".join(RAMP)
+    return tag(
+        "section",
+        tag("h2", "Ranks and steps"),
+        tag(
+            "div",
+            tag("label", "Show", tag("select", *options, id="metric"), class_="pick"),
+            tag(
+                "div",
+                tag("span", id="heat-low"),
+                tag("i", style=f"background:linear-gradient(to right,{stops})"),
+                tag("span", id="heat-high"),
+                class_="scale",
+            ),
+            class_="controls",
+        ),
+        tag(
+            "div",
+            tag("canvas", aria_hidden="true"),
+            *labels,
+            class_="plot heat",
+            id="heat",
+            style=f"height:{height}px",
+            tabindex="0",
+            role="group",
+            aria_label="Heat map of ranks and steps; arrow keys read values",
+        ),
+        tag(
+            "div",
+            tag("span", heat["bins"][0][0], style="left:0;transform:none"),
+            tag("span", f"step {heat['bins'][-1][1]}", class_="unit"),
+            class_="x",
+        ),
+        tag("p", heat["note"], class_="note"),
+        id="ranks",
+    )
+
+
+def communication_section(b: Breakdown) -> Html | None:
+    """Collectives with bytes and bandwidth, and what ran hidden under compute."""
+    rows, under = collectives(b), hidden(b)
+    if not rows and not under:
+        return None
+    heads = ("Collective", "axis", "calls", "bytes", "busy ms", "bus bandwidth")
+    table = tag(
+        "table",
+        tag("thead", tag("tr", *(tag("th", h, class_="num" if i > 1 else None) for i, h in enumerate(heads)))),
+        tag(
+            "tbody",
+            *(
+                tag(
+                    "tr",
+                    tag("td", tag("span", c.name, class_="name")),
+                    tag("td", tag("span", c.axis, class_="name")),
+                    tag("td", f"{c.count:,.1f}", class_="num"),
+                    tag("td", fmt.size(c.num_bytes), class_="num"),
+                    tag("td", fmt.milliseconds(c.busy_ns, fmt.places(rows[0].busy_ns)), class_="num", title=exact(c.busy_ns)),
+                    tag("td", fmt.metric(c.bus_bytes_s, "B/s"), class_="num"),
+                )
+                for c in rows
+            ),
+        ),
+    )
+    text = [tag("p", tag("code", axis), f": {fmt.duration(ns)} of a step ran hidden under compute.") for axis, ns in under.items()]
+    scroll = tag("div", table, class_="scroll", tabindex="0", role="group", aria_label="Collectives") if rows else None
+    return tag("section", tag("h2", "Communication, per step"), *text, scroll, id="communication")

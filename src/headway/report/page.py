@@ -1,0 +1,209 @@
+"""One HTML page about a run, a trace, or both: it opens without a network, on a phone as on a wall, in an incident as in a review.
+
+Everything is in the file: CSS, script, curves as SVG, data as JSON, pictures as data URIs. Its content policy forbids the rest.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from headway.report import format as fmt
+from headway.report.account import (
+    communication_section,
+    findings_section,
+    health_section,
+    heat_section,
+    partitions,
+    time_section,
+)
+from headway.report.curve import Curve, curves
+from headway.report.markup import Html, script_json, tag
+from headway.report.rows import KINDS, headline
+from headway.report.script import JS
+from headway.report.series import heat, series
+from headway.report.style import CSS
+from headway.report.svg import curve_data, figure
+from headway.spec.breakdown import Breakdown
+from headway.spec.errors import RunError
+
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+def write_page(
+    path: str | os.PathLike[str],
+    *,
+    breakdown: Breakdown | None = None,
+    run: Mapping[str, Any] | None = None,
+    logs: Sequence[Mapping[str, Any]] = (),
+    samples_png: bytes | None = None,
+    title: str = "",
+) -> None:
+    """Write the page at once or not at all. `run` is run.json as a mapping, `logs` the log events, `samples_png` a picture.
+
+    Raises RunError if the file cannot be written.
+    """
+    text = page(breakdown=breakdown, run=run, logs=logs, samples_png=samples_png, title=title)
+    target = Path(path)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, target)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise RunError(
+            f"the page cannot be written: {error.strerror or error}",
+            where=str(target),
+            fix="Name a file in a folder that exists and is writable.",
+        ) from error
+
+
+def page(
+    *,
+    breakdown: Breakdown | None = None,
+    run: Mapping[str, Any] | None = None,
+    logs: Sequence[Mapping[str, Any]] = (),
+    samples_png: bytes | None = None,
+    title: str = "",
+) -> str:
+    """The page as text."""
+    b = breakdown or Breakdown(ranks=())
+    parts = partitions(b)
+    views = {kind: view for kind in KINDS if (view := series(b, kind)) is not None}
+    grid = heat(b)
+    lines = curves(logs)
+    title = title or str(_at(run, "spec", "name") or "") or "Where the time goes"
+    sections: list[tuple[str, str, Html | None]] = [
+        ("health", "Health", health_section(b)),
+        ("findings", "Findings", findings_section(b, parts)),
+        ("time", "Time", time_section(parts, views)),
+        ("ranks", "Ranks", heat_section(grid)),
+        ("communication", "Communication", communication_section(b)),
+        ("training", "Training", _training(lines)),
+        ("samples", "Samples", _samples(samples_png)),
+        ("settings", "Settings", _settings(run)),
+    ]
+    shown = [(key, name, section) for key, name, section in sections if section is not None]
+    nav = tag("nav", tag("div", *(tag("a", name, href=f"#{key}") for key, name, _ in shown)), aria_label="Sections") if shown else None
+    data = {"time": views, "heat": grid, "curves": {c.key: curve_data(c) for c in lines}}
+    body = tag(
+        "body",
+        tag("header", tag("div", tag("h1", title), _facts(run)), class_="top"),
+        nav,
+        tag("main", _tiles(b, lines), *(section for _, _, section in shown), *_nothing(shown), _footer(b)),
+        script_json(data, identity="data"),
+        tag("script", Html(JS)),
+    )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("title", title),
+        tag("style", Html(CSS)),
+    )
+    return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
+
+
+def _facts(run: Mapping[str, Any] | None) -> Html | None:
+    """What ran where, in one or two lines."""
+    if not run:
+        return None
+    model, mesh, world = _at(run, "spec", "model") or {}, _at(run, "spec", "mesh") or {}, _at(run, "info", "world")
+    axes = [f"{axis} {n}" for axis, n in mesh.items() if isinstance(n, int) and not isinstance(n, bool) and n > 1]
+    shape = [f"{model[k]} {word}" for k, word in (("depth", "deep"), ("width", "wide")) if model.get(k)]
+    count = _at(run, "info", "num_parameters")
+    facts = {
+        "network": ", ".join([str(model.get("name", "")), *shape]) if model else None,
+        "parameters": fmt.metric(count, "").strip() if count is not None else None,
+        "data": _at(run, "spec", "data", "name"),
+        "batch": _at(run, "spec", "global_batch"),
+        "precision": _at(run, "spec", "precision", "compute"),
+        "device": " x ".join(str(x) for x in (world, _at(run, "info", "device")) if x),
+        "mesh": ", ".join(axes),
+        "peak": _peak(run),
+        "git": _at(run, "info", "git"),
+    } | dict(_at(run, "info", "versions") or {})
+    return tag("dl", *(tag("div", tag("dt", k), tag("dd", v)) for k, v in facts.items() if v not in (None, "")), class_="facts")
+
+
+def _peak(run: Mapping[str, Any]) -> str | None:
+    peak, source = _at(run, "info", "peak_flops"), _at(run, "info", "peak_source")
+    return f"{fmt.metric(peak, 'FLOP/s')}{f' ({source})' if source else ''}" if peak else None
+
+
+def _tiles(b: Breakdown, lines: Sequence[Curve]) -> Html | None:
+    """The few numbers that one asks for first; what is not known is left out."""
+    h = headline(b)
+    last = {c.key: c.last for c in lines}
+    mfu = h.mfu if h.mfu is not None else last.get("mfu")
+    rate = h.samples_s if h.samples_s is not None else last.get("samples_s")
+    best = max(b.findings, key=lambda f: f.recoverable_ns, default=None)
+    seen = max((c.samples[-1] for c in lines), default=None)
+    tiles = [
+        ("step time, median", fmt.duration(h.median_ns), h.median_ns),
+        ("step time, p95", fmt.duration(h.p95_ns), h.p95_ns),
+        ("MFU", fmt.percent(mfu), mfu),
+        ("samples/s", fmt.integer(rate) if rate is not None and rate >= 100 else fmt.number(rate), rate),
+        ("largest finding", fmt.duration(best.recoverable_ns) if best else "", best),
+        ("loss, last", fmt.number(last.get("loss")), last.get("loss")),
+        ("samples seen", fmt.integer(seen), seen),
+        ("ranks x steps", f"{h.num_ranks} x {h.num_steps:,}", h.median_ns),
+    ]
+    shown = [tag("div", tag("span", name), tag("b", text), class_="tile") for name, text, known in tiles if known is not None]
+    return tag("div", *shown, class_="tiles") if shown else None
+
+
+def _training(lines: Sequence[Curve]) -> Html | None:
+    if not lines:
+        return None
+    return tag("section", tag("h2", "Training"), tag("div", *(figure(c) for c in lines), class_="curves"), id="training")
+
+
+def _samples(png: bytes | None) -> Html | None:
+    if not png:
+        return None
+    source = "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+    picture = tag("img", src=source, alt="Samples drawn from the network", class_="samples")
+    return tag("section", tag("h2", "Samples"), picture, id="samples")
+
+
+def _settings(run: Mapping[str, Any] | None) -> Html | None:
+    """Every field of the run, folded away."""
+    fields = _flat(_at(run, "spec") or {})
+    if not fields:
+        return None
+    rows = [tag("tr", tag("td", tag("span", k, class_="name")), tag("td", v)) for k, v in fields.items()]
+    table = tag("div", tag("table", tag("tbody", *rows)), class_="scroll", tabindex="0", role="group", aria_label="Settings")
+    return tag("section", tag("h2", "Settings"), tag("details", tag("summary", f"{len(fields)} fields"), table), id="settings")
+
+
+def _nothing(shown: Sequence[object]) -> list[Html]:
+    return [] if shown else [tag("section", tag("p", "No steps and no log: nothing to show yet."))]
+
+
+def _footer(b: Breakdown) -> Html:
+    sources = sorted({r.source for r in b.ranks if r.source})
+    read = f"Read from {', '.join(sources[:4])}{f' and {len(sources) - 4} more' if len(sources) > 4 else ''}. " if sources else ""
+    exactly = "Buckets, phases and modules each add up to the wall time of every step, exactly." if b.ranks else ""
+    return tag("footer", tag("p", f"{read}Written by Headway. {exactly}"))
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, item in value.items():
+        if isinstance(item, Mapping):
+            out |= _flat(item, f"{prefix}{key}.")
+        else:
+            out[f"{prefix}{key}"] = item
+    return out
+
+
+def _at(data: Any, *path: str) -> Any:
+    """`data[a][b]...`, or None where something is missing."""
+    for key in path:
+        data = data.get(key) if isinstance(data, Mapping) else None
+    return data
