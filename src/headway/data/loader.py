@@ -12,7 +12,6 @@ so any layout trains on the same samples, and a resume is a start at another cou
 from __future__ import annotations
 
 import itertools
-import traceback
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,9 +25,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.data import plan
-from headway.data.dataset import BatchDataset, Dataset, Sample, describe
+from headway.data.dataset import BatchDataset, Dataset, Sample, load
 from headway.kernels.draw import Draw
-from headway.spec.errors import DataError, HeadwayError
 from headway.spec.parts import DataSpec
 
 Batch = dict[str, Tensor]
@@ -155,7 +153,7 @@ class Loader:
                 out[key][:] = value
         if self.spec.flip:
             mirrored = draw.uniform("flip").numpy() < 0.5
-            images[mirrored] = images[mirrored][..., ::-1]
+            images = np.where(mirrored[:, None, None, None], images[..., ::-1], images)
         if images.dtype == np.uint8:
             np.divide(images, np.float32(127.5), out=out["image"])  # 0..255 -> 0..2
             out["image"] -= 1
@@ -179,18 +177,6 @@ class Loader:
         if self._closed:  # the rest of a part that nobody waits for
             raise RuntimeError("the loader is closed")
         return load(self.dataset, index)
-
-
-def load(dataset: Dataset, index: int) -> Sample:
-    """One sample of `dataset`. Raises DataError that names the sample, whatever goes wrong in a user's own data set."""
-    try:
-        return dataset.load(index)
-    except HeadwayError:
-        raise
-    except Exception as error:  # code of the user's own: any kind may come
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        what = f"cannot be loaded: {type(error).__name__}: {error} ({at.filename}, line {at.lineno})"
-        raise DataError(what, where=describe(dataset, index)) from error
 
 
 def _fields(dataset: Dataset) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
