@@ -100,14 +100,19 @@ def flag_names(spec: Any, prefix: str = "") -> dict[str, Any]:
 
 def unknown(name: str, names: Mapping[str, Any] | Sequence[str]) -> str:
     """'no field X; did you mean Y?', by the whole dotted name first, by its last part second."""
+    if inside := [n for n in names if n.startswith(f"{name}.")]:
+        return f"{_flag(name)} is a group of fields; set one of them: {', '.join(map(_flag, inside))}"
     close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
     if not close:
         last = name.rpartition(".")[2]
         ends = {n.rpartition(".")[2]: n for n in names}
         close = [ends[e] for e in difflib.get_close_matches(last, list(ends), n=1, cutoff=0.6)]
-    shown = f"--{name.replace('_', '-')}"
-    hint = f"; did you mean --{close[0].replace('_', '-')}?" if close else ""
-    return f"unknown field {shown}{hint}"
+    hint = f"; did you mean {_flag(close[0])}?" if close else ""
+    return f"unknown field {_flag(name)}{hint}"
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _unnegated(name: str) -> str:
@@ -130,7 +135,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 def _dataclass(kind: Any, data: Any, base: Any, path: str, problems: list[str]) -> Any:
     if not isinstance(data, Mapping):
-        where = f"--{path.rstrip('.').replace('_', '-')}: " if path else ""
+        where = f"{_flag(path.rstrip('.'))}: " if path else ""
         problems.append(f"{where}expected a group of fields, got {data!r}")
         return base
     hints = _hints(kind)
@@ -144,7 +149,7 @@ def _dataclass(kind: Any, data: Any, base: Any, path: str, problems: list[str]) 
         try:
             values[name] = _value(hints[name], raw, old, f"{path}{name}", problems)
         except _Bad as bad:
-            problems.append(f"--{(path + name).replace('_', '-')}: expected {bad}, got {raw!r}")
+            problems.append(f"{_flag(path + name)}: expected {bad}, got {raw!r}")
     if problems and base is None:
         return None
     return dataclasses.replace(base, **values) if base is not None else kind(**values)
@@ -194,7 +199,7 @@ def _tuple(item: Any, raw: Any, path: str, problems: list[str]) -> tuple[Any, ..
         raw = [part.strip() for part in raw.split(",")] if raw.strip() else []
     if not isinstance(raw, (list, tuple)):
         raise _Bad("a list (comma-separated on a command line)")
-    return tuple(_value(item, r, None, f"{path}[{i}]", problems) for i, r in enumerate(raw))
+    return tuple(_item(item, r, f"{path}[{i}]", problems) for i, r in enumerate(raw))
 
 
 def _mapping(item: Any, raw: Any, path: str, problems: list[str]) -> dict[str, Any]:
@@ -205,7 +210,15 @@ def _mapping(item: Any, raw: Any, path: str, problems: list[str]) -> dict[str, A
         raw = {k.strip(): _read(v.strip()) for k, _, v in pairs}
     if not isinstance(raw, Mapping):
         raise _Bad("key=value pairs")
-    return {str(k): _value(item, v, None, f"{path}.{k}", problems) for k, v in raw.items()}
+    return {str(k): _item(item, v, f"{path}.{k}", problems) for k, v in raw.items()}
+
+
+def _item(hint: Any, raw: Any, path: str, problems: list[str]) -> Any:
+    try:
+        return _value(hint, raw, None, path, problems)
+    except _Bad as bad:
+        problems.append(f"{_flag(path)}: expected {bad}, got {raw!r}")
+        return None
 
 
 def _scalar(hint: Any, raw: Any) -> Any:

@@ -169,6 +169,7 @@ class GuardSpec:
     nonfinite: Literal["stop", "skip", "off"] = stage(
         "stop", "a loss or gradient that is not finite: stop the run, skip the step's update, or do not look"
     )
+    trail: bool = layout(False, "write a hash of every step's draws to the events (debugging: who drew what on which layout)")
     inject: tuple[str, ...] = layout(
         (), "delays on purpose, SITE:MS[@A-B][:rankR], e.g. input:50@20-24:rank1; a site is a phase of the step, or sync"
     )
