@@ -1,0 +1,61 @@
+"""Peaks: published ones by name, measured ones within the budget."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from headway.runtime import peak
+from headway.runtime.peak import peak_flops
+from headway.spec.errors import SpecError
+
+
+def test_published_peaks() -> None:
+    value, source = peak_flops("h200", "cuda", "bf16")
+    assert value == 989.4e12 and source.startswith("h200 bf16: NVIDIA H200")
+    assert peak_flops("a100", "cpu", "fp32")[0] == 19.5e12
+
+
+def test_fp32_means_tf32_where_torch_may_use_it() -> None:
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        assert peak_flops("a100", "cuda", "fp32")[0] == 156e12
+        assert peak_flops("mi300x", "cuda", "fp32")[0] == 163.4e12  # has no TF32
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize(
+    ("name", "compute", "message"),
+    [("b200", "fp64", "b200: no published figure for fp64"), ("h900", "bf16", "'h900' is not known. Use measured or one of a100")],
+)
+def test_refusals(name: str, compute: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        peak_flops(name, "cpu", compute)
+
+
+@pytest.mark.parametrize("compute", ["fp32", "fp64", "bf16"])
+def test_measured_within_its_budget(compute: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peak, "BUDGET_S", 0.05)
+    state, start = torch.get_rng_state(), time.process_time()
+    value, source = peak_flops("measured", "cpu", compute)
+    assert time.process_time() - start < 0.5
+    assert 1e8 < value < 1e14 and source.startswith(f"measured: {compute} matmul of edge ")
+    assert source.endswith(f"on cpu, {torch.get_num_threads()} threads")
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_best_edge_counts_and_slow_devices_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    edges: list[int] = []
+
+    def seconds(a: torch.Tensor) -> float:  # a device that is best at 256 and would take 0.08 s at 512
+        edges.append(len(a))
+        return {128: 1e-3, 256: 4e-3, 512: 0.08}[len(a)]
+
+    monkeypatch.setattr(peak, "_cpu_seconds", seconds)
+    value, source = peak_flops("measured", "cpu", "fp32")
+    assert value == 2 * 256**3 / 4e-3 and "edge 256" in source
+    assert max(edges) == 512 and sum(map({128: 1e-3, 256: 4e-3, 512: 0.08}.__getitem__, edges)) < 0.4
