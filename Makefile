@@ -60,6 +60,24 @@ fix: .venv/.ready ## format and repair what ruff can
 size: .venv/.ready ## code lines by room and of the training loop's import closure
 	$(PY) tools/size.py
 
+# ---- show it: each writes docs/results/NAME.json ----
+
+.PHONY: parity
+parity: .venv/.ready ## the same losses on every layout, in fp32 and fp64 (10 minutes)
+	$(PY) -m headway.study.parity --out docs/results/parity.json
+
+.PHONY: kills
+kills: .venv/.ready ## killed at random moments, resumed, compared bit by bit (10 minutes)
+	$(PY) -m headway.study.kills --out docs/results/kills.json
+
+.PHONY: truth
+truth: .venv/.ready ## planted delays against the breakdown
+	$(PY) -m headway.study.truth --out docs/results/truth.json
+
+.PHONY: overhead
+overhead: .venv/.ready ## our loop against a bare one, and what observing costs (6 minutes)
+	$(PY) -m headway.bench.overhead --out docs/results/overhead.json
+
 # GPU_PYTHON: an interpreter that has torch for CUDA, pytest and hypothesis; .venv has torch for CPUs.
 .PHONY: gpu
 gpu: ## GPU tests and benchmarks; results as JSON in docs/results (GPU_PYTHON=python3 names the interpreter)

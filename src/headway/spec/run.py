@@ -82,7 +82,10 @@ class RunSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Injection:
-    """A planted delay: `ms` milliseconds in the phase `site` (sync: a blocking wait in the forward), steps [first, last] of `rank` (None: all)."""
+    """A planted delay: `ms` milliseconds in the phase `site`, steps [first, last] of `rank` (None: all ranks).
+
+    The site sync is a blocking wait in the forward.
+    """
 
     site: str
     ms: float
