@@ -1,0 +1,218 @@
+"""`StepBreakdown` of each step of one device: every nanosecond of a window in exactly one bucket, one phase and one module.
+
+All step functions of time that matter (who runs on the device, what the host does, where windows end, when last ranks arrived) are cut
+at the union of their edges. On each piece all are constant, so a piece has one bucket, one phase and one module, and the sum of the
+pieces is the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.spec.breakdown import COMPUTE_CLASSES, IDLE_CAUSES, StepBreakdown
+from headway.spec.event import PHASES
+from headway.trace.host import Host
+from headway.trace.ranks import Arrivals
+from headway.trace.sweep import Ints, covered, inside, paint, union
+from headway.trace.windows import Windows
+from headway.trace.work import COMM, D2H, H2D, NUM_CLASSES, Work
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Time from the first window's begin to the last one's end, cut where anything changes. Arrays have one entry a piece."""
+
+    start: Ints
+    length: Ints
+    window: Ints
+    owner: Ints  # row of work that runs, -1 for idle
+    track: Ints  # host track from which phase and module are read
+    when: Ints  # at this moment of that track
+
+
+def attribute(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> tuple[StepBreakdown, ...]:
+    """The breakdown of every window of one device. Every partition is checked to sum to the wall time."""
+    pieces = _pieces(work, windows, host, arrivals)
+    names, bucket = _buckets(work, host, arrivals, pieces)
+    phase = host.phase(pieces.track, pieces.when)
+    module = host.module(pieces.track, pieces.when)
+    modules = (*host.modules, "other")
+    num = len(windows.steps)
+    by_bucket = _table(pieces, bucket, names, num)
+    by_phase = _table(pieces, phase, PHASES, num)
+    by_module = _table(pieces, np.where(module >= 0, module, len(host.modules)), modules, num) if host.modules else [{}] * num
+    hidden = _hidden(work, pieces, num)
+    rows = _collectives(work, windows)
+    wall = np.diff(windows.edges)
+    kernels = work.level < NUM_CLASSES
+    place = windows.of_time(work.start)
+    concurrency = _concurrency(work.start[kernels], work.end[kernels], windows.edges)
+    out = []
+    for k in range(num):
+        here = place == k
+        step = StepBreakdown(
+            step=windows.steps[k],
+            start_ns=int(windows.edges[k]),
+            wall_ns=int(wall[k]),
+            buckets=by_bucket[k],
+            phases=by_phase[k],
+            modules=by_module[k],
+            hidden_comm_ns=hidden[k],
+            comm=rows[k],
+            concurrency=float(concurrency[k]),
+            num_kernels=int((here & kernels).sum()),
+            unlinked=int((here & ~work.linked).sum()),
+        )
+        step.check()
+        out.append(step)
+    return tuple(out)
+
+
+def _pieces(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> Pieces:
+    owner = paint(work.start, work.end, work.level)
+    begin, end = windows.edges[0], windows.edges[-1]
+    edges = np.unique(np.concatenate((owner.edges, windows.edges, host.edges(), arrivals.time)))
+    edges = edges[(edges >= begin) & (edges <= end)]
+    start, length = edges[:-1], np.diff(edges)
+    window = windows.of_time(start)
+    row = owner.at(start)
+    runs = row >= 0
+    safe = np.maximum(row, 0)
+    if len(work):
+        track = np.where(runs, work.track[safe], _waited_for(work, windows, host, start + length, window))
+        when = np.where(runs, work.launched[safe], start)
+    else:
+        track, when = np.full(len(start), host.training, np.int64), start
+    return Pieces(start, length, window, row, track, when)
+
+
+def _waited_for(work: Work, windows: Windows, host: Host, until: Ints, window: Ints) -> Ints:
+    """The host track that launches the next device work of the same window; the training thread if there is none."""
+    index = np.searchsorted(work.start, until, side="left")
+    row = np.minimum(index, len(work) - 1)
+    inside_window = (index < len(work)) & (work.start[row] < windows.edges[window + 1])
+    track = np.where(inside_window, work.track[row], host.training)
+    return np.where(track >= 0, track, host.training)
+
+
+def _buckets(work: Work, host: Host, arrivals: Arrivals, pieces: Pieces) -> tuple[list[str], Ints]:
+    """(names of buckets, bucket of each piece)."""
+    names = [f"compute.{c}" for c in COMPUTE_CLASSES] + ["copy.h2d", "copy.d2h"] + [f"idle.{c}" for c in IDLE_CAUSES]
+    code_of = {n: i for i, n in enumerate(names)}
+    first_idle = code_of[f"idle.{IDLE_CAUSES[0]}"]
+    idle = pieces.owner < 0
+    bucket = np.full(len(pieces.start), -1, np.int64)
+    bucket[idle] = first_idle + host.cause(pieces.track[idle], pieces.start[idle])
+    if not len(work):
+        return names, bucket
+    owner = np.maximum(pieces.owner, 0)
+    level = np.where(idle, -1, work.level[owner])
+    of_level = np.arange(D2H + 1)
+    of_level[H2D], of_level[D2H] = code_of["copy.h2d"], code_of["copy.d2h"]
+    bucket = np.where(idle, bucket, of_level[level])
+    mine = np.flatnonzero(level == COMM)
+    if len(mine):
+        comm = work.comm_of[owner[mine]]
+        stems = [f"comm.{c.name}.{c.axis}" for c in work.comm]
+        order = {s: i for i, s in enumerate(dict.fromkeys(stems))}
+        stem = np.array([order[s] for s in stems], np.int64)[comm]
+        last = arrivals.time[comm]
+        part = np.where(last < 0, 2, np.where(pieces.start[mine] < last, 1, 0))
+        bucket[mine] = len(names) + stem * 3 + part
+        names = names + [f"{s}.{p}" for s in order for p in ("transfer", "wait", "unsplit")]
+    return names, bucket
+
+
+def _table(pieces: Pieces, code: Ints, names: list[str] | tuple[str, ...], num: int) -> list[dict[str, int]]:
+    """Nanoseconds by name for each window, in integers."""
+    total = np.zeros((num, len(names)), np.int64)
+    np.add.at(total, (pieces.window, code), pieces.length)
+    return [{names[i]: int(row[i]) for i in np.flatnonzero(row)} or {names[-1]: 0} for row in total]
+
+
+def _hidden(work: Work, pieces: Pieces, num: int) -> list[dict[str, int]]:
+    """Nanoseconds in which a collective of each axis runs under compute."""
+    out: list[dict[str, int]] = [{} for _ in range(num)]
+    if not work.comm:
+        return out
+    computes = (pieces.owner >= 0) & (work.level[np.maximum(pieces.owner, 0)] < NUM_CLASSES)
+    rows = np.flatnonzero(work.comm_of >= 0)
+    axis = np.array([work.comm[c].axis for c in work.comm_of[rows].tolist()])
+    for name in np.unique(axis).tolist():
+        mine = rows[axis == name]
+        spans = union(work.start[mine], work.end[mine])
+        under = computes & (pieces.length > 0)
+        before = covered(spans, pieces.start[under] + pieces.length[under]) - covered(spans, pieces.start[under])
+        total = np.zeros(num, np.int64)
+        np.add.at(total, pieces.window[under], before)
+        for k in np.flatnonzero(total):
+            out[k][name] = int(total[k])
+    return out
+
+
+# Bytes that cross each link for one byte of message in a group of n (NCCL tests, "bus bandwidth").
+_BUS = {
+    "all_reduce": lambda n: 2 * (n - 1) / n,
+    "all_gather": lambda n: (n - 1) / n,
+    "reduce_scatter": lambda n: (n - 1) / n,
+    "all_to_all": lambda n: (n - 1) / n,
+}
+
+
+def _collectives(work: Work, windows: Windows) -> list[tuple[Mapping[str, object], ...]]:
+    """Per window and (collective, axis): how many start in it, their bytes, their time and their bus bandwidth."""
+    out: list[tuple[Mapping[str, object], ...]] = [() for _ in windows.steps]
+    rows = np.flatnonzero(work.comm_of >= 0)
+    if not len(rows):
+        return out
+    place = windows.of_time(work.start[rows])
+    kinds = [(work.comm[c].name, work.comm[c].axis) for c in work.comm_of[rows].tolist()]
+    for k in np.unique(place[place >= 0]).tolist():
+        here = np.flatnonzero(place == k).tolist()
+        lines = []
+        for kind in sorted({kinds[i] for i in here}):
+            mine = [i for i in here if kinds[i] == kind]
+            comms = [work.comm[work.comm_of[rows[i]]] for i in mine]
+            start, end = union(work.start[rows[mine]], work.end[rows[mine]])
+            busy = int((end - start).sum())
+            known = [c.bytes for c in comms if c.bytes is not None]
+            size = sum(known) if len(known) == len(comms) else None
+            members = len(comms[0].ranks)
+            bus = _BUS.get(kind[0], lambda n: 1.0)(members) if members > 1 else None
+            rate = size * bus / (busy / 1e9) if size is not None and bus is not None and busy else None
+            lines.append(
+                {"collective": kind[0], "axis": kind[1], "count": len(mine), "bytes": size, "busy_ns": busy, "bus_bytes_s": rate}
+            )
+        out[k] = tuple(lines)
+    return out
+
+
+def _concurrency(start: Ints, end: Ints, edges: Ints) -> NDArray[np.float64]:
+    """Per window: summed time of compute kernels over the time in which at least one runs (0 if none does)."""
+    origin = edges[0]
+    at = edges - origin
+    total = np.diff(_elapsed(np.sort(start - origin), at) - _elapsed(np.sort(end - origin), at))
+    busy = np.diff(covered(union(start, end), edges))
+    return np.divide(total, busy, out=np.zeros(len(busy)), where=busy > 0)
+
+
+def _elapsed(moments: Ints, time: Ints) -> Ints:
+    """sum_i max(0, t - moment_i) for each t; moments sorted."""
+    before = np.concatenate(([0], np.cumsum(moments)))
+    index = np.searchsorted(moments, time, side="right")
+    return time * index - before[index]
+
+
+def busy(work: Work, windows: Windows) -> Ints:
+    """Nanoseconds of each window in which anything runs on the device."""
+    spans = union(work.start, work.end)
+    return np.diff(covered(spans, windows.edges))
+
+
+def is_idle(work: Work, time: Ints) -> NDArray[np.bool_]:
+    """Whether nothing runs on the device at each moment."""
+    return ~inside(union(work.start, work.end), time)

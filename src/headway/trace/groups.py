@@ -1,0 +1,141 @@
+"""What a collective is: its kind, the axis it runs along, who takes part, how many bytes.
+
+Sources, best first: the arguments the profiler wrote; the operator that issued it; marks of ours; FSDP's marks; its kernel's name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.trace import classify, marks
+from headway.trace.host import comm_axes
+from headway.trace.sweep import NEVER, Ints, Steps, innermost
+from headway.trace.table import HOST, Collective, Kind, Table
+
+_POINT_TO_POINT = frozenset(("send", "recv", "send_recv", "peer_copy"))
+_FSDP_AXIS = {"all_gather": "dp_shard", "reduce_scatter": "dp_shard", "all_reduce": "dp_replicate"}
+
+
+@dataclass(frozen=True)
+class Comm:
+    """One collective as seen by one rank. `ranks` is empty if the members are unknown."""
+
+    name: str
+    axis: str
+    ranks: tuple[int, ...] = ()
+    bytes: int | None = None
+
+    @property
+    def matched(self) -> bool:
+        """Whether every member takes part at once, so that the last to arrive holds up the rest."""
+        return self.name not in _POINT_TO_POINT
+
+
+def describe(
+    table: Table, rows: Ints, is_comm: NDArray[np.bool_], track: Ints, launched: Ints, source: Ints | None = None
+) -> tuple[tuple[Comm, ...], Ints]:
+    """(collectives, index of each row's collective or -1). `source`: for each collective, the row that issued it, or -1."""
+    comm_of = np.full(len(rows), -1, np.int64)
+    mine = np.flatnonzero(is_comm)
+    comm_of[mine] = np.arange(len(mine))
+    if not len(mine):
+        return (), comm_of
+    issuer = _issuers(table, track[mine], launched[mine]) if source is None else source
+    names, open_axis = comm_axes(table)
+    axis = _looked_up(open_axis, track[mine], launched[mine])
+    sharded = _looked_up(_fsdp(table), track[mine], launched[mine])
+    out = []
+    for i, row in enumerate(rows[mine].tolist()):
+        said = _said(table, row, int(issuer[i]))
+        group = _group(table, said)
+        where = _axis(table, said, names[axis[i]] if axis[i] >= 0 else "", bool(sharded[i] >= 0), group)
+        out.append(Comm(said.name, where, group or _members(table, where), said.bytes))
+    return tuple(out), comm_of
+
+
+def _said(table: Table, row: int, issuer: int) -> Collective:
+    """What is known of the collective in `row`: its own arguments, completed by those of the row that issued it."""
+    name = table.names[table.name[row]]
+    if table.kind[row] == Kind.MEMCPY:
+        return Collective("peer_copy")
+    own = table.collectives.get(row) or Collective(classify.collective(name))
+    if issuer < 0:
+        return own
+    theirs = table.collectives.get(issuer) or Collective(classify.collective(table.names[table.name[issuer]]))
+    if own.group is not None or theirs.name in ("wait", "other"):
+        return own
+    counts = [b for b in (own.bytes, theirs.bytes) if b is not None]
+    return replace(theirs, bytes=max(counts) if counts else None)
+
+
+def _issuers(table: Table, track: Ints, time: Ints) -> Ints:
+    """The innermost host row about a collective that is open where each was launched; -1 if there is none."""
+    about = np.flatnonzero(
+        np.isin(table.kind, HOST) & table.named(lambda n: n == "record_param_comms" or n.startswith(("nccl:", "xccl:", "hccl:", "c10d::")))
+    )
+    told = [r for r in about.tolist() if table.collectives.get(r) is None or table.collectives[r].name != "wait"]
+    rows = np.array(told, np.int64)
+    best = np.array([0 if r in table.collectives and table.collectives[r].group is not None else 1 for r in told], np.int64)
+    out = np.full(len(track), -1, np.int64)
+    for level in (1, 0):  # rows with the group's name win over those without
+        chosen = rows[best == level]
+        tracks = table.track[chosen]
+        steps = {
+            int(t): innermost(table.start[r], table.end[r], r) for t in np.unique(tracks) for r in (chosen[tracks == t],)
+        }
+        found = _looked_up(steps, track, time)
+        out = np.where(found >= 0, found, out)
+    return out
+
+
+def _fsdp(table: Table) -> dict[int, Steps]:
+    rows = np.flatnonzero(np.isin(table.kind, HOST) & table.named(lambda n: n.startswith("FSDP::")))
+    tracks = table.track[rows]
+    return {int(t): innermost(table.start[r], table.end[r], r) for t in np.unique(tracks) for r in (rows[tracks == t],)}
+
+
+def _looked_up(steps: dict[int, Steps], track: Ints, time: Ints) -> Ints:
+    out = np.full(len(track), -1, np.int64)
+    for key in np.unique(track).tolist():
+        rows = track == key
+        out[rows] = steps.get(key, NEVER).at(time[rows])
+    return out
+
+
+def _group(table: Table, said: Collective) -> tuple[int, ...]:
+    """Global ranks of the group that the arguments name; () if they name none."""
+    if said.ranks:
+        return said.ranks
+    named = [g for g in table.groups if g.name == said.group]
+    return named[0].ranks if named else ()
+
+
+def _axis(table: Table, said: Collective, marked: str, sharded: bool, ranks: tuple[int, ...]) -> str:
+    """Axis name: a mark of ours, the group's description, its place among the groups, FSDP's meaning; else world or group."""
+    if marked:
+        return marked
+    text = next((g.text for g in table.groups if g.name == said.group), "") if said.group is not None else ""
+    text = said.text or text
+    if text and text != "undefined":
+        return marks.axis(text)
+    if sharded and said.name in _FSDP_AXIS:
+        return _FSDP_AXIS[said.name]
+    if said.group is not None:
+        return "world" if ranks and len(ranks) == table.world else marks.axis(f"group-{said.group}")
+    return "world" if _only_world(table) else "group"
+
+
+def _only_world(table: Table) -> bool:
+    """Whether the file knows no group beside the one of all ranks (older files list no groups at all)."""
+    return all(len(g.ranks) <= 1 or len(g.ranks) == table.world for g in table.groups)
+
+
+def _members(table: Table, axis: str) -> tuple[int, ...]:
+    """Ranks of the group of an axis: the group of that name, or all ranks where there is no other group."""
+    named = [g.ranks for g in table.groups if g.text and marks.axis(g.text) == axis]
+    if named:
+        return named[0]
+    return tuple(range(table.world)) if table.world and _only_world(table) else ()
