@@ -69,6 +69,7 @@ def train(args: argparse.Namespace, rest: Sequence[str]) -> int:
             folder.compatible(path, spec)
         folder.make_folder(path.parent)
         return launch.start_local(sys.argv[1:] if not args.argv else args.argv, spec.mesh.world)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # before torch is loaded: its profiler writes notes for tracers of the kernel to stderr
     from headway.train import run
 
     place = place or launch.Place()
@@ -119,23 +120,20 @@ def stop(args: argparse.Namespace, rest: Sequence[str]) -> int:
 
 def sample(args: argparse.Namespace, rest: Sequence[str]) -> int:
     """Draw samples from the EMA weights of a run as a PNG grid, a row a class."""
-    import numpy as np
-
     from headway.runtime import folder
     from headway.runtime.load import load_network
-    from headway.runtime.sample import class_rows, grid_png, write_bytes
+    from headway.runtime.sample import conditions, grid_png, write_bytes
     from headway.runtime.sample import sample as draw
 
     run = folder.open_run(args.run)
-    num_classes = max(1, int(run.info["num_classes"]))
-    classes = _classes(args.classes, num_classes)
-    labels = np.repeat(np.asarray(classes), args.columns) if classes else class_rows(num_classes, args.columns)
+    classes = _classes(args.classes, int(run.info["num_classes"]))
+    condition, num = conditions(run, classes=classes, columns=args.columns, text=Path(args.text) if args.text else None)
     loaded = load_network(run, ema=not args.student)
     _notes(loaded.notes)
-    images = draw(run, loaded, labels, seed=args.seed, steps=args.steps, solver=args.solver, guidance=args.guidance)
+    images = draw(run, loaded, condition, num, seed=args.seed, steps=args.steps, solver=args.solver, guidance=args.guidance)
     out = Path(args.out) if args.out else run.path / "samples.png"
     write_bytes(out, grid_png(images, args.columns, scale=args.scale or max(1, 64 // images.shape[-1])))
-    print(f"{out}: {len(labels)} samples, {loaded.weights} weights at {loaded.samples:,} samples, seed {args.seed}")
+    print(f"{out}: {num} samples, {loaded.weights} weights at {loaded.samples:,} samples, seed {args.seed}")
     return 0
 
 
@@ -200,6 +198,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace, Sequence[str]], int], st
         [
             _RUN,
             ("--out", {"metavar": "FILE", "help": "PNG to write (RUN/samples.png)"}),
+            ("--text", {"metavar": "FILE", "help": "text vectors [n, text_dim] as .npy, a row each"}),
             ("--classes", {"default": "", "metavar": "A,B", "help": "classes to draw (all)"}),
             ("--columns", {"type": int, "default": 10, "metavar": "N", "help": "samples a class (10)"}),
             ("--seed", {"type": int, "default": 0, "metavar": "N", "help": "seed (0)"}),

@@ -11,12 +11,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.checkpoint.state_dict import (
-    get_model_state_dict,
-    get_optimizer_state_dict,
-    set_model_state_dict,
-    set_optimizer_state_dict,
-)
 
 from headway.data.dataset import Dataset
 from headway.diffusion import objective as objectives
@@ -25,7 +19,7 @@ from headway.nn.init import init_weights
 from headway.parallel import fsdp, remat
 from headway.parallel.mesh import Mesh
 from headway.runtime.ema import Ema
-from headway.runtime.optim import build_optimizer
+from headway.runtime import optim
 from headway.spec.errors import RunError
 from headway.spec.parts import RoleSpec
 from headway.spec.run import RunSpec, at_samples
@@ -72,14 +66,14 @@ def build(spec: RunSpec, data: Dataset, mesh: Mesh, device: torch.device, *, loa
     `load_role` reads the weights of a role that does not start as the student does.
     """
     roles = {"student": network(spec, data, mesh, device, trained=True)}
-    optimizers = {"student": build_optimizer(roles["student"], spec.optim, spec.optim.lr)}
+    optimizers = {"student": optim.build_optimizer(roles["student"], spec.optim, spec.optim.lr)}
     for role in spec.roles:
         net = network(spec, data, mesh, device, trained=role.trained)
         if role.init != "student":
             _fill(net, load_role(role), role)
         roles[role.name] = net
         if role.trained:
-            optimizers[role.name] = build_optimizer(net, spec.optim, spec.optim.lr if role.lr is None else role.lr)
+            optimizers[role.name] = optim.build_optimizer(net, spec.optim, spec.optim.lr if role.lr is None else role.lr)
     return TrainState(
         spec=spec,
         device=device,
@@ -128,28 +122,13 @@ def _fill(net: nn.Module, tensors: Mapping[str, Any], role: RoleSpec) -> None:
 
 
 def saved(state: TrainState) -> dict[str, Any]:
-    """The tensors of a checkpoint, under names that no layout changes: <role>.model, <role>.optim, ema.
+    """The live tensors of a checkpoint, under names that no layout changes: <role>.model, <role>.optim, ema. Writing into them restores.
 
     Frozen roles that start as the student does are rebuilt from the seed; loaded ones are kept, since their source may go.
     """
-    kept = {r.name for r in state.spec.roles if not r.trained and r.init == "student"}
-    tree: dict[str, Any] = {}
-    for name, net in state.roles.items():
-        if name not in kept:
-            tree[f"{name}.model"] = get_model_state_dict(net)
-        if name in state.optimizers:
-            tree[f"{name}.optim"] = get_optimizer_state_dict(net, state.optimizers[name])
+    rebuilt = {r.name for r in state.spec.roles if not r.trained and r.init == "student"}
+    tree: dict[str, Any] = {f"{name}.model": dict(net.state_dict()) for name, net in state.roles.items() if name not in rebuilt}
+    tree |= {f"{name}.optim": optim.state(state.roles[name], optimizer) for name, optimizer in state.optimizers.items()}
     if state.ema is not None:
         tree["ema"] = state.ema.state()
     return tree
-
-
-def restore(state: TrainState, tree: Mapping[str, Any]) -> None:
-    """Put a loaded tree back into the live objects."""
-    for name, net in state.roles.items():
-        if f"{name}.model" in tree:
-            set_model_state_dict(net, tree[f"{name}.model"])
-        if name in state.optimizers:
-            set_optimizer_state_dict(net, state.optimizers[name], tree[f"{name}.optim"])
-    if state.ema is not None:
-        state.ema.load(tree["ema"])

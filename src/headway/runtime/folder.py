@@ -188,7 +188,7 @@ def identity() -> dict[str, Any]:
 
 def summary(run: Run) -> dict[str, Any]:
     """Where a run stands, for people: its status with the last checkpoint and the last warning."""
-    data = {"name": run.spec.name, "steps": run.spec.steps, "total_samples": run.spec.samples} | status(run.path)
+    data = {"name": run.spec.name, "steps": run.spec.steps, "total_samples": run.spec.last_sample} | status(run.path)
     if "left_s" in data:
         data["time_left_s"] = data.pop("left_s")
     saved = sorted(p.name for p in (run.path / "checkpoints").glob("s*") if p.is_dir() and not p.name.endswith(".incomplete"))

@@ -10,7 +10,8 @@ from torch import nn
 
 from headway.nn import registry
 from headway.runtime.build import DTYPES
-from headway.runtime.checkpoint import Checkpoints, load_tensors
+from headway.runtime import manifest
+from headway.runtime.checkpoint import load_tensors
 from headway.runtime.folder import Run
 from headway.spec.errors import RunError
 
@@ -46,8 +47,7 @@ def load_network(run: Run, *, ema: bool = True, device: torch.device | str = "cp
 
 def _weights(run: Run, ema: bool) -> tuple[dict[str, Any], int, str, tuple[str, ...]]:
     notes: list[str] = []
-    checkpoints = Checkpoints(run.path / "checkpoints", run.spec.checkpoint, rank=0, world=1, notify=lambda kind, text: notes.append(text), clean=False)
-    found = checkpoints.newest()
+    found = manifest.newest(run.path / "checkpoints", lambda kind, text: notes.append(text))
     if found is None:
         raise RunError(
             "it has no checkpoint that can be used" + (f" ({'; '.join(notes)})" if notes else ""),

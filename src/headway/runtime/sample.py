@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,20 +13,20 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from headway.diffusion.guidance import guided
-from headway.diffusion.sampler import sample_euler, sample_heun
+from headway.diffusion.sampler import SAMPLERS
 from headway.diffusion.schedule import sampling_times
 from headway.kernels.draw import Draw
 from headway.runtime.folder import Run
 from headway.runtime.load import Loaded
-
-SOLVERS = {"euler": sample_euler, "heun": sample_heun}
+from headway.spec.errors import SpecError
 
 
 @torch.no_grad()
 def sample(
     run: Run,
     loaded: Loaded,
-    labels: NDArray[np.int64],
+    condition: Mapping[str, NDArray[Any]],
+    num: int,
     *,
     seed: int = 0,
     steps: int = 30,
@@ -33,24 +34,41 @@ def sample(
     guidance: float = 2.0,
     batch: int = 256,
 ) -> NDArray[np.float32]:
-    """One picture a label: [n, C, H, W] in [-1, 1]."""
+    """`num` pictures [num, C, H, W] in [-1, 1]; `condition` holds what the network is told, e.g. {"label": [num]} or {"text": [num, d]}."""
     info = run.info
     dtype = next(loaded.network.parameters()).dtype
-    times = sampling_times(steps, shift=run.spec.objective.shift)
+    times = sampling_times(steps, run.spec.objective.shift)
     out = []
-    for start in range(0, len(labels), batch):
-        ids = torch.arange(start, min(start + batch, len(labels)))
+    for start in range(0, num, batch):
+        ids = torch.arange(start, min(start + batch, num))
         draw = Draw(seed=seed, data="sample", sample_id=ids, visit=torch.zeros_like(ids))
         x = draw.normal("noise", (info["channels"], info["size"], info["size"])).to(dtype)
-        condition = {} if run.spec.model.condition == "none" else {"label": torch.as_tensor(labels[start : start + batch])}
-        model = guided(loaded.network, condition, scale=guidance)
-        out.append(SOLVERS[solver](model, x, times).clamp(-1, 1).float().numpy())
+        told = {k: torch.as_tensor(v[start : start + batch]) for k, v in condition.items()}
+        model = guided(loaded.network, told, guidance if told else 1.0)
+        out.append(SAMPLERS[solver](model, x, times).clamp(-1, 1).float().numpy())
     return np.concatenate(out)
 
 
-def class_rows(num_classes: int, columns: int) -> NDArray[np.int64]:
-    """Labels of a grid with a row a class: 0 0 0 ... 1 1 1 ..."""
-    return np.repeat(np.arange(num_classes), columns)
+def conditions(run: Run, *, classes: Sequence[int], columns: int, text: Path | None = None) -> tuple[dict[str, NDArray[Any]], int]:
+    """What the network is told, and how many samples that makes: a row a class, a row a text vector, or one row of nothing.
+
+    `text`: a .npy file of vectors [n, text_dim]. Raises SpecError if it is missing or does not fit.
+    """
+    kind = run.spec.model.condition
+    if kind == "text":
+        if text is None:
+            raise SpecError("this network is told a text vector", fix="Give them with --text VECTORS.npy, [n, text_dim].")
+        try:
+            vectors = np.load(text, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise SpecError(f"cannot read text vectors: {error}", where=str(text), fix="Save them with numpy.save.") from error
+        if vectors.ndim != 2 or vectors.shape[1] != run.spec.model.text_dim:
+            raise SpecError(f"text vectors must be [n, {run.spec.model.text_dim}], got {list(vectors.shape)}", where=str(text))
+        return {"text": np.repeat(vectors.astype(np.float32), columns, axis=0)}, len(vectors) * columns
+    if kind == "none" or not run.info["num_classes"]:
+        return {}, columns
+    labels = np.repeat(np.asarray(classes or range(int(run.info["num_classes"])), np.int64), columns)
+    return {"label": labels}, len(labels)
 
 
 def grid_png(images: NDArray[np.float32], columns: int, *, scale: int = 1, gap: int = 1) -> bytes:

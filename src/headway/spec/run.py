@@ -75,6 +75,11 @@ class RunSpec:
         return -(-self.samples // self.global_batch)
 
     @property
+    def last_sample(self) -> int:
+        """Samples seen at the end of the last step: `samples` rounded up to whole batches."""
+        return self.steps * self.global_batch
+
+    @property
     def micro_batch(self) -> int:
         """Samples of one forward pass on one rank."""
         return self.global_batch // (self.mesh.data_parallel * self.accumulate)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from headway.runtime.build import TrainState
 from headway.runtime.launch import Place
+from headway.train import trail
 from headway.train.step import Batch, StepOut, step
 from headway.trace.emit import Emitter
 
@@ -61,6 +62,8 @@ def loop(run: Running, hooks: Sequence[Hook]) -> None:
         run.emit.begin(run.state.step)
         with run.emit.phase("input"):
             batches = next(run.batches)
+        if run.state.spec.guard.trail:
+            run.emit.event("draws", step=run.state.step, hash=trail.hash_of(run.state, batches))
         out = step(run.state, batches, run.emit)
         for hook in hooks:
             hook.after(run, out)

@@ -61,22 +61,25 @@ class Observe:
         """One reduction and one host synchronisation for everything that people hear of."""
         kept, self._kept = self._kept, []
         table = binned(kept, self.bins)  # [2, bins] of this rank: loss sums and counts by timestep
+        names, extra = metrics(kept)  # sums of this rank; an objective names the same ones on every rank
         asks = torch.tensor([self._signals.number, *(_asked(run, self._signals) if run.first else (0, 0))], dtype=torch.float64)
-        local = torch.cat([table.flatten(), asks.to(table.device)])
+        local = torch.cat([table.flatten(), asks.to(table.device), extra])
         host = run.state.mesh.all_sum(local).tolist()
-        per_step = torch.stack([torch.stack([o.total[0] / o.total[1], o.grad_norm.double(), o.ok.double()]) for o in kept]).tolist()
+        per_step = torch.stack([torch.stack([*o.total, o.grad_norm.double(), o.ok.double()]) for o in kept]).tolist()
         n = self.bins
-        sums, counts, (signal, stop, profile) = host[:n], host[n : 2 * n], host[2 * n :]
+        sums, counts, (signal, stop, profile), extras = host[:n], host[n : 2 * n], host[2 * n : 2 * n + 3], host[2 * n + 3 :]
         self._kept = kept
-        self._judge(run, [ok > 0 for _, _, ok in per_step])
+        self._judge(run, [row[3] > 0 for row in per_step])
         self._kept = []
         if signal or stop:
             run.reason = self._signals.name or ("asked to stop" if stop else "a signal on another rank")
         self._signals.profile = int(profile)
-        good = [(loss, norm) for loss, norm, ok in per_step if ok] or [(math.nan, math.nan)]
-        self._log(run, kept, good, [s / c if c else None for s, c in zip(sums, counts, strict=True)])
+        good = [(total / count, norm) for total, count, norm, ok in per_step if ok] or [(math.nan, math.nan)]
+        elements = sum(row[1] for row in per_step)
+        shown = {name: value / elements for name, value in zip(names, extras, strict=True)}
+        self._log(run, kept, good, [s / c if c else None for s, c in zip(sums, counts, strict=True)], shown)
 
-    def _log(self, run: Running, kept: Sequence[StepOut], good: list[tuple[float, float]], by_t: list[float | None]) -> None:
+    def _log(self, run: Running, kept: Sequence[StepOut], good: list[tuple[float, float]], by_t: list[float | None], shown: dict[str, float]) -> None:
         state, now = run.state, time.perf_counter_ns()
         seconds = max(1e-9, (now - self._since[0]) / 1e9)
         rate = (state.samples - self._since[1]) / seconds
@@ -90,6 +93,7 @@ class Observe:
             "flops_s": flops_s,
             "mfu": flops_s / self._peak if self._peak else 0.0,
             "memory_bytes": memory_bytes(state.device),
+            **shown,
         }
         run.emit.event("log", step=state.step, samples=state.samples, **run.scalars, loss_by_t=by_t)
         run.emit.flush()
@@ -99,7 +103,7 @@ class Observe:
             self._progress.update(samples=state.samples, loss=run.scalars["loss"], samples_s=rate, mfu=run.scalars["mfu"])
         for tracker in self._trackers:
             tracker.log(run.scalars | {f"loss_t{i}": v for i, v in enumerate(by_t) if v is not None}, state.step)
-        left = (state.spec.samples - state.samples) / rate if rate > 0 else None
+        left = (state.spec.last_sample - state.samples) / rate if rate > 0 else None
         write_status(run.path, "running", run, left_s=left, period_s=seconds)
 
     def _judge(self, run: Running, oks: Sequence[bool]) -> bool:
@@ -130,6 +134,13 @@ def binned(outs: Sequence[StepOut], bins: int) -> torch.Tensor:
     return table
 
 
+def metrics(outs: Sequence[StepOut]) -> tuple[list[str], torch.Tensor]:
+    """Names of the objective's own figures and their sums over these steps, float64; each is divided by the number of elements."""
+    names = sorted(outs[0].losses[0].metrics)
+    sums = [torch.stack([o.metrics[n].double() for out in outs for o in out.losses]).sum() for n in names]
+    return names, torch.stack(sums) if sums else outs[0].total.new_zeros(0)
+
+
 def memory_bytes(device: torch.device) -> int:
     """Peak reserved bytes of a CUDA device, else the peak resident size of this process."""
     if device.type == "cuda":
@@ -141,7 +152,7 @@ def write_status(path: Path, what: str, run: Running | None = None, **fields: An
     """Write status.json (rank 0); a full disk does not stop a run."""
     data: dict[str, Any] = {"schema": "headway.status/1", "state": what, "time_ns": time.time_ns(), **folder.identity(), **fields}
     if run is not None:
-        data |= {"step": run.state.step, "samples": run.state.samples, "total_samples": run.state.spec.samples, **run.scalars}
+        data |= {"step": run.state.step, "samples": run.state.samples, "total_samples": run.state.spec.last_sample, **run.scalars}
     try:
         folder.write_json(path / "status.json", data)
     except OSError as error:

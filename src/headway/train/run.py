@@ -18,9 +18,10 @@ from headway.data.registry import open_data
 from headway.parallel.mesh import Mesh, build_mesh
 from headway.report.progress import Progress
 from headway.runtime import build, folder, graph, launch, peak, ranges
-from headway.runtime.checkpoint import Checkpoints, Found
+from headway.runtime.checkpoint import Checkpoints
 from headway.runtime.folder import Run
 from headway.runtime.launch import Place
+from headway.runtime.manifest import Found
 from headway.spec.errors import HeadwayError, RunError
 from headway.spec.event import events_file
 from headway.spec.graph import OpGraph, to_json
@@ -49,12 +50,12 @@ def train(spec: RunSpec, path: Path, place: Place, *, fresh: bool = False) -> in
             on_phase=inject.on_phase(injections(spec), place.rank),
         )
         stack.callback(emit.close)
-        progress = Progress(spec.samples, spec.observe.progress) if place.rank == 0 else None
+        progress = Progress(spec.last_sample, spec.observe.progress) if place.rank == 0 else None
         tell = teller(emit, progress)
         mesh = build_mesh(spec.mesh, device.type)
         state = build.build(spec, data, mesh, device, load_role=load_role)
         checkpoints = Checkpoints(path / "checkpoints", spec.checkpoint, rank=place.rank, world=place.world, notify=tell)
-        stack.callback(checkpoints.close)
+        stack.callback(checkpoints.wait)
         found = resume(state, checkpoints)
         info = launch.on_first(place, lambda: describe(spec, path, data, device, place, tell))
         say_start(tell, state, found, changed, data, info, place)
@@ -105,9 +106,7 @@ def resume(state: build.TrainState, checkpoints: Checkpoints) -> Found | None:
     """Load the newest good checkpoint, if there is one."""
     found = checkpoints.newest()
     if found is not None:
-        tree = build.saved(state)
-        checkpoints.load(found, tree)
-        build.restore(state, tree)
+        checkpoints.load(found, build.saved(state))  # into the live tensors
         state.samples = found.samples
     return found
 

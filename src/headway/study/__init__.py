@@ -1,0 +1,1 @@
+"""Many runs compared: layouts, kills, planted delays."""

@@ -1,0 +1,122 @@
+"""Truth: delays planted in a real run must land in the right bucket and the right phase.
+
+    python -m headway.study.truth --out docs/results/truth.json        (3 minutes on 2 cores)
+
+Each row is a run of two processes, traced over a window in which some steps are delayed by a known sleep and the others are not.
+
+    landed = mean of the bucket over delayed steps - mean over the others;   share = landed / planted >= 0.95
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from headway.runtime import folder
+from headway.spec.breakdown import RankBreakdown
+from headway.study import runs
+from headway.trace.explain import explain
+
+WINDOW: Final = (20, 31)
+DELAYED: Final = (24, 27)
+BOUND: Final = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A planted delay and where it must be found: buckets that begin with `bucket`, on `rank`, in `phase` (empty: any)."""
+
+    name: str
+    inject: str
+    bucket: str
+    phase: str
+    rank: int = 0
+    fields: tuple[tuple[str, str], ...] = ()
+
+
+CASES: Final = (
+    Case(name="slow loader", inject="input", bucket="idle.input", phase="input"),
+    Case(name="host sleep between operations", inject="forward", bucket="idle.launch", phase="forward"),
+    Case(name="host sleep in the backward", inject="backward", bucket="idle.launch", phase="backward"),
+    Case(name="blocking wait", inject="sync", bucket="idle.sync", phase="forward"),
+    Case(name="slow optimizer", inject="optimizer", bucket="idle.launch", phase="optimizer"),
+    Case(name="slow checkpoint", inject="checkpoint", bucket="idle.checkpoint", phase="checkpoint", fields=(("checkpoint.every", "128"),)),
+    Case(name="slow peer, seen by itself", inject="forward:rank1", bucket="idle.launch", phase="forward", rank=1),
+    Case(name="slow peer, seen by the other", inject="forward:rank1", bucket="comm.", phase="", rank=0),
+)
+
+
+def measure(case: Case, work: Path, planted_ms: float) -> dict[str, Any]:
+    """Run one case; where its milliseconds landed."""
+    site, _, rank = case.inject.partition(":")
+    inject = f"{site}:{planted_ms}@{DELAYED[0]}-{DELAYED[1]}" + (f":{rank}" if rank else "")
+    run = work / case.name.replace(" ", "-").replace(",", "")
+    if not run.exists():
+        fields = {
+            "mesh.dp_shard": 2, "samples": 128 * 34, "observe.profile_steps": f"{WINDOW[0]}-{WINDOW[1]}", "observe.peak": "h200",
+            "observe.progress": "none", "checkpoint.every": 0, "guard.inject": inject,
+        }  # fmt: skip
+        runs.train("digits", run, fields=fields | dict(case.fields))
+    found = next(r for r in explain([str(run)]).ranks if r.rank == case.rank)
+    landed = gain(found, "buckets", case.bucket)
+    by_bucket = {name: gain(found, "buckets", name) for name in names(found, "buckets")}
+    in_phase = gain(found, "phases", case.phase) if case.phase else None
+    return {
+        "case": case.name, "planted_ms": planted_ms, "rank": case.rank, "bucket": case.bucket, "phase": case.phase,
+        "bucket_share": landed / planted_ms, "phase_share": in_phase / planted_ms if in_phase is not None else None,
+        "step_gain_ms": gain(found, "wall", ""), "largest": dict(sorted(by_bucket.items(), key=lambda kv: -abs(kv[1]))[:4]),
+    }  # fmt: skip
+
+
+def gain(rank: RankBreakdown, table: str, prefix: str) -> float:
+    """Milliseconds by which the buckets that begin with `prefix` are larger in delayed steps than in the others."""
+    late: list[float] = []
+    calm: list[float] = []
+    for step in rank.steps:
+        if WINDOW[0] < step.step <= WINDOW[1] and step.buckets:
+            ns = step.wall_ns if table == "wall" else sum(v for k, v in getattr(step, table).items() if k.startswith(prefix))
+            (late if DELAYED[0] <= step.step <= DELAYED[1] else calm).append(ns / 1e6)
+    return sum(late) / len(late) - sum(calm) / len(calm)
+
+
+def names(rank: RankBreakdown, table: str) -> set[str]:
+    """All bucket names of a rank."""
+    return {name for step in rank.steps for name in getattr(step, table)}
+
+
+def passed(row: dict[str, Any]) -> bool:
+    """Whether enough of the planted time was found where it belongs."""
+    return bool(row["bucket_share"] >= BOUND and (row["phase_share"] is None or row["phase_share"] >= BOUND))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run all cases; exit code 1 if one is not found."""
+    parser = argparse.ArgumentParser(prog="python -m headway.study.truth", description="Planted delays and where they are found.")
+    parser.add_argument("--out", type=Path, help="JSON to write")
+    parser.add_argument("--ms", type=float, default=150.0, help="milliseconds planted in each delayed step (150)")
+    parser.add_argument("--work", type=Path, help="where the runs go (a temporary folder)")
+    args = parser.parse_args(argv)
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="truth-") as temporary:
+        for case in CASES:
+            rows.append(measure(case, args.work or Path(temporary), args.ms))
+            row = rows[-1]
+            phase = f"  phase {row['phase']} {row['phase_share']:.1%}" if row["phase_share"] is not None else ""
+            print(f"{case.name:<32} {case.bucket} {row['bucket_share']:.1%}{phase}  {'ok' if passed(row) else 'FAIL ' + str(row['largest'])}", flush=True)
+    good = all(map(passed, rows))
+    if args.out:
+        data = {"schema": "headway.truth/1", "date": date.today().isoformat(), "torch": torch.__version__, "bound": BOUND, "passed": good, "rows": rows}
+        folder.write_json(args.out, data)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
