@@ -25,7 +25,7 @@ class Ema:
 
     @torch.no_grad()
     def update(self, batch: int, ok: torch.Tensor | None = None) -> None:
-        """Take in the weights after a step of `batch` samples, where `ok` (a boolean scalar on the device) holds; the host does not wait."""
+        """Take in the weights after a step of `batch` samples where `ok` (a boolean scalar on the device) holds. No host wait."""
         gain = -math.expm1(-math.log(2) * batch / self._half_life)  # 1 - d, exact for small ones
         for average, source in self._by_dtype():
             share = torch.full((), gain, dtype=average[0].dtype, device=average[0].device)

@@ -24,7 +24,8 @@ def groups(network: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """
     axes = axes_of(network)
     embeddings = {id(m.weight) for m in network.modules() if isinstance(m, nn.Embedding)}
-    decayed, plain = [], []
+    decayed: list[nn.Parameter] = []
+    plain: list[nn.Parameter] = []
     for name, parameter in network.named_parameters():
         if not parameter.requires_grad:
             continue
