@@ -7,9 +7,12 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from headway.nn.dit import DiT
 from headway.nn.init import first_value, init_weights
+from tests.ranks import run_ranks
 
 
 def dit(depth: int = 2, **changes: int) -> DiT:
@@ -83,3 +86,23 @@ def test_every_value_is_finite_even_where_memory_was_not(bad: str) -> None:
         for p in network.parameters():
             p.fill_(float(bad))
     assert all(torch.isfinite(v).all() for v in weights(network, mode="zero").values())
+
+
+def _sharded_weights(dims: tuple[int, ...]) -> dict[str, torch.Tensor]:
+    mesh = init_device_mesh("cpu", dims, mesh_dim_names=("replicate", "shard")[-len(dims) :])
+    with torch.device("meta"):
+        network = dit(num_classes=11)  # 11 rows do not divide
+    for block in network.blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(network, mesh=mesh)
+    network.to_empty(device="cpu")
+    init_weights(network, seed=5, mode="perturbed")
+    return {n: p.full_tensor().detach() for n, p in network.named_parameters()}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("world", "dims"), [(2, (2,)), (4, (2, 2))])
+def test_sharded_networks_begin_with_the_same_bits(world: int, dims: tuple[int, ...]) -> None:
+    expected = weights(dit(num_classes=11), seed=5)
+    for got in run_ranks(_sharded_weights, world, dims):
+        assert set(got) == set(expected)
+        assert all(torch.equal(got[n], expected[n]) for n in expected)
