@@ -269,6 +269,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not leave_words(error):
             print(f"Error: {error}", file=sys.stderr)
         return 2
+    except ModuleNotFoundError as error:
+        from headway.spec.extras import missing_extra
+
+        if (said := missing_extra(error)) is None:
+            raise
+        print(f"Error: {said}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
