@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
 from headway.spec.breakdown import Breakdown, Health, RankBreakdown, StepBreakdown
 from headway.spec.finding import Finding
@@ -191,3 +192,25 @@ def png(width: int = 240, height: int = 120) -> bytes:
 
     head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b"")
+
+
+NAMES = ["compute", "compute.gemm", "compute.norm", "comm.all_reduce.dp.wait", "copy.h2d", "idle.input", "strange", "idle.<b>"]
+
+
+@st.composite
+def breakdowns(draw: st.DrawFn) -> Breakdown:
+    """Random breakdowns: ranks that miss steps, steps without buckets, phases or modules, zero wall times, odd names."""
+    ranks = []
+    for rank in range(draw(st.integers(0, 7))):
+        steps = []
+        for number in sorted(draw(st.sets(st.integers(0, 60), max_size=12))):
+            wall = draw(st.integers(0, 10**12))
+            parts = {}
+            for kind, names in (("buckets", NAMES), ("phases", ["forward", "input", "mine"]), ("modules", ["", "a", "b.c"])):
+                chosen = draw(st.lists(st.sampled_from(names), unique=True, max_size=5))
+                cuts = sorted(draw(st.lists(st.integers(0, wall), min_size=max(0, len(chosen) - 1), max_size=max(0, len(chosen) - 1))))
+                parts[kind] = dict(zip(chosen, (b - a for a, b in zip([0, *cuts], [*cuts, wall], strict=True)), strict=False))
+            steps.append(StepBreakdown(step=number, start_ns=number, wall_ns=wall, **parts))
+            steps[-1].check()
+        ranks.append(RankBreakdown(rank=rank // 2, device=f"cuda:{rank}", steps=tuple(steps)))
+    return Breakdown(ranks=tuple(ranks))

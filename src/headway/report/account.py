@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from headway.report import format as fmt
 from headway.report.colour import HEAD_COLOURS, OTHER, RAMP
-from headway.report.markup import Html, join, tag
-from headway.report.rows import KINDS, Kind, Partition, Row, collectives, head_of, health_text, hidden, partition
+from headway.report.markup import Html, breakable, join, tag
+from headway.report.rows import KINDS, Kind, Partition, collectives, head_of, health_text, hidden, partition
 from headway.report.series import MAX_NAMES
 from headway.report.terminal import RANK_COLUMNS, ranked
 from headway.spec.breakdown import Breakdown
@@ -54,7 +54,7 @@ def findings_section(b: Breakdown, parts: Mapping[Kind, Partition]) -> Html | No
 def _finding(f: Finding, wall_ns: float, row: str | None) -> Html:
     colour = HEAD_COLOURS.get(head_of(f.bucket), OTHER)
     width = min(100.0, 100 * f.recoverable_ns / wall_ns) if wall_ns > 0 else 0.0
-    bucket = tag("code", f.bucket)
+    bucket = tag("code", breakable(f.bucket))
     won = tag(
         "div",
         tag("b", fmt.duration(f.recoverable_ns), title=exact(f.recoverable_ns)),
@@ -62,13 +62,14 @@ def _finding(f: Finding, wall_ns: float, row: str | None) -> Html:
         tag("span", f"{fmt.share(f.recoverable_ns, wall_ns)} of a step", class_="soft"),
         class_="won",
     )
-    patch = [tag("code", f"--{k.replace('_', '-')} {v}") for k, v in (f.patch or {}).items()]
+    flags = [f"--{k.replace('_', '-')} {v}" for k, v in (f.patch or {}).items()]
+    patch = [tag("code", flag) for flag in flags if flag not in f.action]
     evidence = tag("details", tag("summary", f"Evidence ({len(f.evidence)})"), tag("ul", *(tag("li", e) for e in f.evidence)))
     what = tag(
         "div",
         tag("b", f.what),
         tag("p", f.action, *(x for p in patch for x in (" ", p))) if f.action or patch else None,
-        tag("span", tag("a", bucket, href=f"#{row}") if row else bucket, f" · confidence {fmt.percent(f.confidence)}", class_="soft"),
+        tag("span", tag("a", bucket, href=f"#{row}") if row else bucket, f" · confidence {100 * f.confidence:.0f} %", class_="soft"),
         evidence if f.evidence else None,
         class_="what",
     )
@@ -122,9 +123,8 @@ def exact(ns: float) -> str:
 def _table(part: Partition, view: Mapping[str, Any]) -> Html:
     heads = _rank_heads(part)
     decimals = fmt.places(max([part.mean_wall_ns, *part.rank_wall_ns]))
-    place = {name: k for k, name in enumerate(view["names"])}
     head = tag("tr", tag("th", KIND_NAMES[part.kind][:-1]), *(tag("th", h, class_="num") for h in ("ms", "share", *heads)), tag("th"))
-    body = [_line(part, i, row, view, place, decimals) for i, row in enumerate(part.rows)]
+    body = [_line(part, i, members, view["colours"], decimals) for i, members in enumerate(chart_parts(part))]
     total = tag(
         "tr",
         tag("td", "total"),
@@ -141,23 +141,40 @@ def _table(part: Partition, view: Mapping[str, Any]) -> Html:
     return join([tag("div", table, class_="scroll", tabindex="0", role="group", aria_label=f"{KIND_NAMES[part.kind]} of a step"), doc])
 
 
-def _line(part: Partition, i: int, row: Row, view: Mapping[str, Any], place: Mapping[str, int], decimals: int) -> Html:
+def chart_parts(part: Partition) -> list[list[int]]:
+    """For each row, the places of its parts in the chart: a head stands for the rows below it. Chart and table have one order."""
+    leaves = [not (row.depth == 0 and i + 1 < len(part.rows) and part.rows[i + 1].depth == 1) for i, row in enumerate(part.rows)]
+    places: list[list[int]] = []
+    head: list[int] = []
+    num_leaves = 0
+    for row, leaf in zip(part.rows, leaves, strict=True):
+        mine = [num_leaves] if leaf else []
+        if row.depth == 0:
+            head = mine
+        else:
+            head += mine
+        places.append(head if row.depth == 0 else mine)
+        num_leaves += leaf
+    return places
+
+
+def _line(part: Partition, i: int, members: Sequence[int], colours: Sequence[str], decimals: int) -> Html:
     """One row. Its swatch is its colour in the chart; `data-k` names the parts of the chart that it stands for."""
+    row = part.rows[i]
     is_head = part.kind == "buckets" and row.depth == 0
-    members = [k for n, k in place.items() if n == row.label or n == row.name or (is_head and head_of(n) == row.name)]
-    colour = HEAD_COLOURS.get(row.name, OTHER) if is_head else view["colours"][members[0]] if members else OTHER
+    colour = HEAD_COLOURS.get(row.name, OTHER) if is_head else colours[members[0]]
     share = 100 * row.total_ns / part.wall_ns if part.wall_ns > 0 else 0.0
-    name = row.label if is_head else tag("span", row.label, class_="name")
+    swatch = tag("i", class_="swatch", style=f"background:{colour}")
     return tag(
         "tr",
-        tag("td", tag("i", class_="swatch", style=f"background:{colour}"), name),
+        tag("td", tag("div", swatch, tag("span", breakable(row.label), class_=None if is_head else "name"), class_="label")),
         tag("td", fmt.milliseconds(part.mean_ns(row), decimals), class_="num", title=_title(row.total_ns, part)),
         tag("td", fmt.share(row.total_ns, part.wall_ns), class_="num"),
         *_rank_cells(row.rank_ns, decimals),
         tag("td", tag("i", style=f"width:{share:.2f}%;background:{colour}"), class_="bar"),
         id=f"{part.kind}-{i}",
         class_="head" if is_head else "part" if row.depth else None,
-        data_k=" ".join(map(str, members)) or None,
+        data_k=" ".join(map(str, members)),
     )
 
 
@@ -188,7 +205,7 @@ def heat_section(heat: Mapping[str, Any] | None) -> Html | None:
     rows = heat["rows"]
     every = -(-len(rows) // 16)
     labels = [
-        tag("span", label, class_="y", style=f"bottom:{100 * (1 - (i + 0.5) / len(rows)):.2f}%")
+        tag("span", label, title=label, class_="y", style=f"bottom:{100 * (1 - (i + 0.5) / len(rows)):.2f}%")
         for i, label in enumerate(rows)
         if i % every == 0
     ]

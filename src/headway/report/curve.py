@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from headway.report import format as fmt
 from headway.report.colour import LINES
+from headway.report.format import DASH
 
 MAX_POINTS: Final = 300
 LOG_RATIO: Final = 30  # from this ratio of largest to least on, a curve is drawn on a logarithmic axis
@@ -16,8 +17,14 @@ LOG_RATIO: Final = 30  # from this ratio of largest to least on, a curve is draw
 Format = Callable[[float | None], str]
 FORMATS: Final[Mapping[str, Format]] = {
     "number": fmt.number,
-    "samples/s": lambda v: fmt.rate(v, "samples"),
+    "samples/s": lambda v: fmt.integer(v) if v is not None and v >= 100 else fmt.number(v),
     "share": fmt.percent,
+    "bytes": fmt.size,
+}
+TICKS: Final[Mapping[str, Format]] = {  # on an axis the title says the unit
+    "number": fmt.tick,
+    "samples/s": fmt.tick,
+    "share": lambda v: DASH if v is None else f"{100 * v:.4g} %",
     "bytes": fmt.size,
 }
 
@@ -44,12 +51,13 @@ class Curve:
     lines: tuple[Line, ...]
     last: float | None  # of the first line, not averaged
     logarithmic: bool
+    bad: tuple[int, ...]  # samples of the log periods that hold a value that is not finite
     note: str
 
 
 _SCALARS: Final = (  # key of a log event, title, unit
     ("loss", "Loss", "number"),
-    ("samples_s", "Throughput", "samples/s"),
+    ("samples_s", "Throughput, samples/s", "samples/s"),
     ("mfu", "MFU", "share"),
     ("grad_norm", "Gradient norm", "number"),
     ("lr", "Learning rate", "number"),
@@ -89,9 +97,9 @@ def _curve(key: str, title: str, unit: str, events: Sequence[Mapping[str, Any]],
     drawn = tuple(_line(name, LINES[i % len(LINES)], values, spans) for i, (name, values) in enumerate(lines.items()))
     known = [v for line in drawn for v in (*line.least, *line.largest) if v is not None]
     first = next(iter(lines.values()))
-    num_bad = sum(1 for values in lines.values() for v in values if _is_number(v) and _finite(v) is None)
+    bad = [int(e["samples"]) for i, e in enumerate(events) if any(_is_bad(values[i]) for values in lines.values())]
     notes = [f"a point is the mean of {per_point} log periods, the band their range"] * (per_point > 1)
-    notes += [f"{num_bad} value{'s' * (num_bad != 1)} not finite, left out"] * (num_bad > 0)
+    notes += [f"not finite in {len(bad)} log period{'s' * (len(bad) != 1)} (dashed)"] * bool(bad)
     logarithmic = bool(known) and min(known) > 0 and max(known) / min(known) > LOG_RATIO and key != "lr"
     notes += ["logarithmic axis"] * logarithmic
     return Curve(
@@ -102,6 +110,7 @@ def _curve(key: str, title: str, unit: str, events: Sequence[Mapping[str, Any]],
         lines=drawn,
         last=next((x for v in reversed(first) if (x := _finite(v)) is not None), None),
         logarithmic=logarithmic,
+        bad=tuple(bad[:MAX_POINTS]),
         note="; ".join(notes),
     )
 
@@ -117,9 +126,9 @@ def _line(name: str, colour: str, values: Sequence[Any], spans: Sequence[range])
     )
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _finite(value: Any) -> float | None:
-    return float(value) if _is_number(value) and math.isfinite(value) else None
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) else None
+
+
+def _is_bad(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)

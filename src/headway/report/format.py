@@ -30,7 +30,7 @@ def digits(value: float) -> str:
 
 def places(largest_ns: float) -> int:
     """Decimals of a column of milliseconds whose largest entry is `largest_ns`, so that the whole column lines up."""
-    return 1 if largest_ns >= 1e9 else 2 if largest_ns >= 1e7 else 3
+    return 1 if largest_ns >= 1e9 else 2 if largest_ns >= 1e7 else 3 if largest_ns >= 1e5 else 6
 
 
 def milliseconds(ns: float, decimals: int) -> str:
@@ -87,6 +87,16 @@ def metric(value: float | None, unit: str) -> str:
         if abs(value) >= scale:
             return f"{digits(value / scale)} {prefix}{unit}"
     return f"{value:.3g} {unit}"
+
+
+def tick(value: float | None) -> str:
+    """A round value on an axis: 0.5, 2 k, 250 k, 1e-04."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    if value and not 1e-3 <= abs(value) < 1e4:
+        scale, prefix = next(((s, p) for s, p in _METRIC if abs(value) >= s), (0.0, ""))
+        return f"{value / scale:.4g} {prefix}" if scale else f"{value:.3g}"
+    return f"{value:.4g}"
 
 
 def clock(seconds: float | None) -> str:

@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-_VOID: Final = frozenset({"img", "input", "meta", "br", "path", "rect", "line", "link"})
+_VOID: Final = frozenset({"img", "input", "meta", "br"})
 
 
 class Html(str):
-    """Text that is markup already. Only `tag`, `join` and `script_json` make it, and the page for its own CSS and script."""
+    """Text that is markup already. Only this module makes it, and the page for its own CSS and script."""
 
     __slots__ = ()
 
@@ -27,6 +27,11 @@ def tag(name: str, /, *children: object, **attributes: object) -> Html:
 def join(children: Iterable[object]) -> Html:
     """Children in order, escaped unless they are `Html`; None and False are left out."""
     return Html("".join(c if isinstance(c, Html) else _text(c) for c in children if c is not None and c is not False))
+
+
+def breakable(name: str) -> Html:
+    """A dotted name that may break after a dot or an underscore, and nowhere else if that is enough."""
+    return Html(_text(name).replace(".", ".<wbr>").replace("_", "_<wbr>"))
 
 
 def script_json(data: Any, *, identity: str) -> Html:

@@ -144,13 +144,13 @@ def _tiles(b: Breakdown, lines: Sequence[Curve]) -> Html | None:
     best = max(b.findings, key=lambda f: f.recoverable_ns, default=None)
     seen = max((c.samples[-1] for c in lines), default=None)
     tiles = [
-        ("step time, median", fmt.duration(h.median_ns), h.median_ns),
-        ("step time, p95", fmt.duration(h.p95_ns), h.p95_ns),
+        ("median step", fmt.duration(h.median_ns), h.median_ns),
+        ("p95 step", fmt.duration(h.p95_ns), h.p95_ns),
         ("MFU", fmt.percent(mfu), mfu),
         ("samples/s", fmt.integer(rate) if rate is not None and rate >= 100 else fmt.number(rate), rate),
         ("largest finding", fmt.duration(best.recoverable_ns) if best else "", best),
         ("loss, last", fmt.number(last.get("loss")), last.get("loss")),
-        ("samples seen", fmt.integer(seen), seen),
+        ("samples seen", fmt.integer(seen) if seen is None or seen < 10_000_000 else fmt.metric(seen, ""), seen),
         ("ranks x steps", f"{h.num_ranks} x {h.num_steps:,}", h.median_ns),
     ]
     shown = [tag("div", tag("span", name), tag("b", text), class_="tile") for name, text, known in tiles if known is not None]

@@ -20,12 +20,12 @@ JS: Final = r"""
     return node;
   };
   const exact = (ns) => Math.round(ns).toLocaleString("en-US") + " ns";
-  const ms = (ns) => {
-    const v = ns / 1e6;
-    return v.toLocaleString("en-US", {
-      minimumFractionDigits: v >= 1000 ? 0 : v >= 100 ? 1 : v >= 10 ? 2 : 3,
-      maximumFractionDigits: v >= 1000 ? 0 : v >= 100 ? 1 : v >= 10 ? 2 : 3,
-    }) + " ms";
+  const units = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]];
+  const unitOf = (ns) => units.find(([size]) => ns >= size) || units[3];
+  const time = (ns) => {
+    const [size, unit] = unitOf(ns), v = ns / size;
+    const digits = size === 1 || v >= 1000 ? 0 : v >= 100 ? 1 : v >= 10 ? 2 : 3;
+    return v.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }) + " " + unit;
   };
   const steps = ([first, last]) => first === last ? `step ${first}` : `steps ${first} to ${last}`;
 
@@ -46,7 +46,7 @@ JS: Final = r"""
       for (const [colour, name, value] of rows) {
         const row = make("div"), swatch = make("i");
         if (colour) swatch.style.background = colour;
-        row.append(swatch, make("span", name), make("span", value));
+        row.append(swatch, make("span", name.replace(/([._])/g, "$1\u200b")), make("span", value));
         tip.append(row);
       }
       cursor.hidden = tip.hidden = false;
@@ -101,11 +101,12 @@ JS: Final = r"""
       const usual = sorted.length ? sorted[Math.floor(0.9 * (sorted.length - 1))] : 1, most = sorted.length ? sorted[sorted.length - 1] : 1;
       const marks = ticks((most > 3 * usual ? 1.5 * usual : most) || 1);
       top = marks[marks.length - 1];
+      const [size, unit] = unitOf(top);
       svg.replaceChildren();
       all(".y", chart).forEach((node) => node.remove());
       for (const v of marks) {
         path(`M0 ${H - H * v / top}H${W}`, "grid");
-        const label = make("span", v === 0 ? "0" : +(v / 1e6).toPrecision(4) + " ms", "y");
+        const label = make("span", v === 0 ? "0" : `${+(v / size).toPrecision(4)} ${unit}`, "y");
         label.style.bottom = 100 * v / top + "%";
         chart.append(label);
       }
@@ -156,9 +157,12 @@ JS: Final = r"""
       const shown = rows.slice(0, 12), rest = rows.slice(12).reduce((sum, r) => sum + r[2], 0);
       const text = shown.map(([colour, name, ns]) => [colour, name, exact(ns / n)]);
       if (rest) text.push(["", `${rows.length - 12} more`, exact(rest / n)]);
-      if (n) text.push(["", n > 1 ? `mean of ${n} steps` : "step time", exact(view.wall[i] / n)]);
+      const [first, last] = part.bins[i], one = first === last;  // n steps of one rank, n ranks of one step, or both
+      const of = one ? "ranks" : view.label === "all ranks" ? "steps of all ranks" : "steps";
+      const what = n === 1 ? "step time" : `mean of ${n} ${of}`;
+      if (n) text.push(["", what, exact(view.wall[i] / n)]);
       if (n > 1) text.push(["", "slowest", exact(view.max[i])]);
-      const title = steps(part.bins[i]) + (n ? ": " + ms(view.wall[i] / n) : ": not in this view");
+      const title = steps(part.bins[i]) + (n ? ": " + time(view.wall[i] / n) : ": not in this view");
       return { title, rows: text, left: i / part.bins.length, width: 1 / part.bins.length };
     }, (x) => Math.min(part.bins.length - 1, Math.floor(x * part.bins.length)));
     all("input[name=kind]").forEach((node) => node.addEventListener("change", () => { hide(); kind = node.value; select(); }));
@@ -204,8 +208,8 @@ JS: Final = r"""
         image.data.set([...colour(high > low ? (v - low) / (high - low) : 0.5), 255], 4 * i);
       });
       pen.putImageData(image, 0, 0);
-      $("#heat-low").textContent = ms(low);
-      $("#heat-high").textContent = ms(high) + " and more";
+      $("#heat-low").textContent = time(low);
+      $("#heat-high").textContent = time(high) + " and more";
     };
     pick.addEventListener("change", () => { paint(); again(); });
     let row = 0;
@@ -226,7 +230,7 @@ JS: Final = r"""
   }
 
   // ---- curves: drawn already, made readable ----
-  const units = {
+  const formats = {
     "share": (v) => (100 * v).toFixed(2) + " %",
     "bytes": (v) => (v / 2 ** 30).toFixed(3) + " GiB",
     "samples/s": (v) => v.toLocaleString("en-US", { maximumFractionDigits: 1 }) + " /s",
@@ -242,7 +246,7 @@ JS: Final = r"""
     };
     readable(plot, () => at.length, (i) => ({
       title: at[i].toLocaleString("en-US") + " samples",
-      rows: curve.lines.map((l) => [l.colour, l.name, l.mean[i] === null ? "no value" : units[curve.unit](l.mean[i])]),
+      rows: curve.lines.map((l) => [l.colour, l.name, l.mean[i] === null ? "no value" : formats[curve.unit](l.mean[i])]),
       left: curve.x1 ? at[i] / curve.x1 : 0, width: 0,
     }), nearest);
   });

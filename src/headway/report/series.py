@@ -109,7 +109,7 @@ def _view(
 
 
 def _note(kind: Kind, num_steps: int, per_bin: int, num_devices: int, num_chosen: int) -> str:
-    notes = [f"{num_steps:,} steps"]
+    notes = [f"{num_steps:,} step{'s' * (num_steps != 1)}"]
     if per_bin > 1:
         notes.append(f"a bar is the mean of {per_bin} steps that follow each other, the tick above it the slowest of them")
     if num_chosen < num_devices:

@@ -12,6 +12,7 @@ CSS: Final = """
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; scroll-padding-top: 3.5rem; }
 body { margin: 0; background: var(--bg); color: var(--ink); font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+main, header { overflow-wrap: anywhere; }
 main, .top > div { max-width: 1240px; margin: 0 auto; padding: 0 24px; }
 h1 { font-size: 1.55rem; line-height: 1.25; margin: 0; letter-spacing: -.01em; overflow-wrap: anywhere; }
 h2 { font-size: 1.1rem; margin: 0 0 .8rem; letter-spacing: -.005em; }
@@ -32,11 +33,11 @@ nav a { text-decoration: none; white-space: nowrap; }
 nav a:hover { text-decoration: underline; }
 section, .tiles { margin: 20px 0; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 18px 20px; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; }
-.tile { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 12px 16px; min-width: 0; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(134px, 1fr)); gap: 10px; }
+.tile { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 11px 14px; min-width: 0; }
 .tile span { display: block; color: var(--soft); font-size: .82rem; }
-.tile b { display: block; font-size: 1.5rem; line-height: 1.3; font-weight: 600; letter-spacing: -.01em; font-variant-numeric: tabular-nums;
-  white-space: nowrap; }
+.tile b { display: block; font-size: 1.35rem; line-height: 1.3; font-weight: 600; letter-spacing: -.01em;
+  font-variant-numeric: tabular-nums; white-space: nowrap; }
 .health { background: var(--warn-bg); border-color: var(--warn-line); }
 .health h2 { color: var(--warn); margin-bottom: .3rem; font-size: .98rem; }
 .health ul { margin: 0; padding-left: 1.1rem; }
@@ -60,18 +61,20 @@ details ul { margin: .3rem 0; padding-left: 1.1rem; font-size: .88rem; overflow-
 .switch label:has(:checked) { background: var(--ink); color: var(--card); }
 .switch label:has(:focus-visible) { outline: 2px solid var(--link); outline-offset: -3px; }
 select { font: inherit; font-size: .9rem; color: inherit; background: var(--card); border: 1px solid var(--line); border-radius: 7px;
-  padding: .25rem .5rem; max-width: 100%; }
-.pick { display: inline-flex; gap: .45rem; align-items: center; color: var(--soft); font-size: .9rem; }
+  padding: .25rem .5rem; min-width: 0; max-width: 100%; text-overflow: ellipsis; }
+.pick { white-space: nowrap; max-width: 100%; min-width: 0; display: inline-flex; gap: .45rem; align-items: center; color: var(--soft); font-size: .9rem; }
 .plot { position: relative; margin-left: 62px; height: 190px; }
 .plot svg, .plot canvas { display: block; width: 100%; height: 100%; overflow: visible; }
 .plot.tall { height: 300px; }
 .plot .y { position: absolute; right: 100%; margin-right: 8px; transform: translateY(50%); font-size: 11.5px; line-height: 1;
   color: var(--soft); white-space: nowrap; font-variant-numeric: tabular-nums; }
+.heat .y { max-width: 54px; overflow: hidden; text-overflow: ellipsis; line-height: 1.3; }
 .x { position: relative; height: 1.5rem; margin-left: 62px; font-size: 11.5px; color: var(--soft); font-variant-numeric: tabular-nums; }
 .x span { position: absolute; top: .3rem; transform: translateX(-50%); white-space: nowrap; }
 .x .unit { right: 0; left: auto; transform: none; background: var(--card); padding-left: .5rem; }
 .grid { stroke: var(--line); fill: none; vector-effect: non-scaling-stroke; }
 .line { fill: none; stroke-width: 1.6; vector-effect: non-scaling-stroke; stroke-linejoin: round; stroke-linecap: round; }
+.bad { fill: none; stroke: #c0392b; stroke-width: 1.4; stroke-dasharray: 3 3; vector-effect: non-scaling-stroke; }
 .band { opacity: .22; stroke: none; }
 .bar-gap { stroke: var(--card); stroke-width: .6; vector-effect: non-scaling-stroke; }
 .worst { stroke: var(--ink); stroke-width: 1; fill: none; vector-effect: non-scaling-stroke; opacity: .65; }
@@ -80,7 +83,7 @@ select { font: inherit; font-size: .9rem; color: inherit; background: var(--card
 .dim { opacity: .18; }
 .tip { position: absolute; z-index: 4; top: 8px; pointer-events: none; background: var(--card); border: 1px solid var(--line);
   border-radius: 8px; box-shadow: 0 6px 22px rgb(0 0 0 / .16); padding: .5rem .7rem; font-size: 12.5px; line-height: 1.45;
-  width: max-content; max-width: min(340px, 100%); font-variant-numeric: tabular-nums; }
+  width: max-content; max-width: min(400px, 100% + 40px); font-variant-numeric: tabular-nums; }
 .tip b { display: block; margin-bottom: .15rem; }
 .tip div { display: grid; grid-template-columns: 10px minmax(0, 1fr) auto; gap: .45rem; align-items: center; }
 .tip div span:nth-child(2) { overflow-wrap: anywhere; }
@@ -101,7 +104,9 @@ th:first-child, td:first-child { padding-left: 0; }
 .head td { font-weight: 600; border-top-color: var(--line); }
 .total td { font-weight: 600; border-top: 2px solid var(--line); }
 td:first-child { min-width: 9rem; }
-td i.swatch { margin-right: .55rem; vertical-align: -1px; }
+.label { display: flex; gap: .55rem; align-items: baseline; }
+td i.swatch { flex: none; }
+#communication .name { white-space: nowrap; }
 td.bar { width: 26%; min-width: 90px; }
 td.bar i { display: block; height: 11px; border-radius: 2px; min-width: 1px; }
 tr:target td { background: var(--mark); }
@@ -123,7 +128,10 @@ footer { color: var(--soft); font-size: .84rem; padding: 4px 0 40px; }
   .won .meter { flex: 1 1 60px; align-self: center; margin: 0; }
   .plot.tall { height: 240px; }
   .plot, .x { margin-left: 54px; }
-  td.bar { min-width: 60px; }
+  td.bar, th:empty { display: none; }
+  td, th { padding-left: .35rem; padding-right: .35rem; }
+  td:first-child { min-width: 10.5rem; }
+  .part td:first-child { padding-left: .9rem; }
 }
 @media print { nav, .controls { display: none; } section { break-inside: avoid; } }
 """

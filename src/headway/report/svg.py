@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from headway.report import format as fmt
-from headway.report.curve import FORMATS, Curve, Line
+from headway.report.curve import FORMATS, TICKS, Curve, Line
 from headway.report.markup import Html, tag
 
 WIDTH: Final = 1000  # user units of the plot; the page decides on pixels
@@ -65,10 +65,11 @@ def figure(curve: Curve) -> Html:
     )
     legend = tag("div", *(_key(line, show) for line in curve.lines), class_="keys") if len(curve.lines) > 1 else None
     grid = [tag("path", d=f"M0 {_y(frame, v)}H{WIDTH}", class_="grid") for v in frame.ticks]
+    bad = [tag("path", d=f"M{WIDTH * frame.x(s):.1f} 0V{HEIGHT}", class_="bad") for s in curve.bad]
     lines = [shape for line in curve.lines for shape in _shapes(line, curve.samples, frame)]
-    svg = tag("svg", *grid, *lines, viewBox=f"0 0 {WIDTH} {HEIGHT}", preserveAspectRatio="none", aria_hidden="true")
-    labels = [tag("span", show(v), class_="y", style=f"bottom:{100 * frame.y(v):.2f}%") for v in frame.ticks]
-    ends = [s for s in ticks(0, frame.x1, 3) if s <= frame.x1 * 0.93] if frame.x1 else [0.0]
+    svg = tag("svg", *grid, *bad, *lines, viewBox=f"0 0 {WIDTH} {HEIGHT}", preserveAspectRatio="none", aria_hidden="true")
+    labels = [tag("span", TICKS[curve.unit](v), class_="y", style=f"bottom:{100 * frame.y(v):.2f}%") for v in frame.ticks]
+    ends = [s for s in ticks(0, frame.x1, 5) if s <= frame.x1 * 0.75] if frame.x1 else [0.0]
     below = [tag("span", _samples(s), style=f"left:{100 * frame.x(s):.2f}%") for s in ends]
     plot = tag("div", svg, *labels, class_="plot", tabindex="0", role="group", data_curve=curve.key, aria_label=_spoken(curve, show))
     axis = tag("div", *below, tag("span", "samples", class_="unit"), class_="x")
@@ -125,7 +126,7 @@ def _spoken(curve: Curve, show: Any) -> str:
 
 
 def _samples(value: float) -> str:
-    return fmt.metric(value, "").replace(".000", "").strip() if value >= 1e4 else fmt.integer(value)
+    return fmt.tick(value)
 
 
 def _short(value: float | None) -> float | None:

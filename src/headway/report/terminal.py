@@ -169,7 +169,7 @@ def _findings(sheet: Sheet, b: Breakdown, wall_ns: float) -> None:
     for i, f in enumerate(found[:NUM_FINDINGS], 1):
         sheet.paragraph(f.what, first=f"{i:>2}. ", style="bold")
         won = f"{fmt.duration(f.recoverable_ns)} ({fmt.share(f.recoverable_ns, wall_ns)}) of {f.bucket}, "
-        sheet.paragraph(f"{won}confidence {fmt.percent(f.confidence)}", first="    ")
+        sheet.paragraph(f"{won}confidence {100 * f.confidence:.0f} %", first="    ")
         if f.action:
             sheet.paragraph(f.action, first="    do: ")
     if len(found) > NUM_FINDINGS:
