@@ -170,6 +170,22 @@ def test_a_network_that_looks_at_values_is_refused() -> None:
     assert not any(m._forward_hooks for m in network.modules())
 
 
+def test_a_network_that_returns_something_else_is_refused() -> None:
+    class Flat(Two):
+        def forward(self, x: Tensor, t: Tensor, condition: Mapping[str, Tensor]) -> Tensor:
+            return super().forward(x, t, condition).flatten(1)
+
+    with torch.device("meta"):
+        network = Flat()
+    with pytest.raises(RunError, match=r"Flat: returned \(2, 64\), not a velocity of shape \(2, 1, 8, 8\)"):
+        record(network, batch=2, channels=1, size=8)
+
+
+def test_a_frozen_network_has_no_backward() -> None:
+    got = graph(dit().requires_grad_(False))
+    assert {op.phase for op in got.ops} == {"forward"} and got.saved_bytes == {}
+
+
 def test_a_network_with_values_is_refused() -> None:
     with pytest.raises(AssertionError, match="meta"):
         record(Two(), batch=2, channels=1, size=8)

@@ -171,7 +171,7 @@ def record(
     The condition is made after what the network needs (`nn.registry.needs`), or given: meta tensors [batch, ...]. The loss itself is not
     part of it. FLOPs are those of torch's FlopCounterMode; bytes are those of all inputs and outputs of an operation, each read or
     written once. Functions that a device fuses are here in their parts (attention with its scores, RMSNorm), also in what they keep.
-    Raises RunError for a network that needs values to run.
+    Raises RunError for a network that needs values to run, or that does not return a velocity.
     """
     parameters = dict(network.named_parameters())
     assert all(p.is_meta for p in parameters.values()), "record wants a network built under torch.device('meta')"
@@ -187,8 +187,12 @@ def record(
         with torch.enable_grad(), _Functions(memory), _Operations(memory), _hooked(network, memory):
             with torch.autograd.graph.saved_tensors_hooks(memory.keep, lambda kept: kept):
                 v = network(x, t, condition)
+            if not isinstance(v, Tensor) or v.shape != x.shape:
+                got = tuple(v.shape) if isinstance(v, Tensor) else type(v).__name__
+                raise RunError(f"returned {got}, not a velocity of shape {tuple(x.shape)}", where=type(network).__name__)
             memory.phase = "backward"
-            v.backward(torch.empty_like(v))
+            if v.requires_grad:  # a frozen network has no backward
+                v.backward(torch.empty_like(v))
     except (NotImplementedError, RuntimeError) as error:
         fix = "A network must not look at values (.item(), boolean indexing) to decide what it computes."
         raise RunError(f"cannot be run on the meta device: {error}", where=type(network).__name__, fix=fix) from error
