@@ -201,3 +201,12 @@ def test_digits_cost_well_under_a_millisecond() -> None:
             next(steps)
             costs.append(time.thread_time() - begin)
     assert np.median(costs) < 1e-3  # 0.06 ms without the type checks of the tests
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="page-locked memory needs a GPU")
+def test_pinned_batches_are_the_same() -> None:
+    with Loader(digits(), DataSpec(workers=2), seed=0, global_batch=64, pin=True) as loader:
+        pinned = next(iter(loader))[0]
+    with Loader(digits(), DataSpec(), seed=0, global_batch=64) as loader:
+        assert_same(pinned, loader.step(0)[0])
+    assert all(v.is_pinned() for v in pinned.values())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,11 @@ def test_what_is_not_a_data_set(mine: str, name: str, kind: type[Exception], mes
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert problems(DataSpec(name=f"{tmp_path}/none.py:fn")) == [f"--data.name {tmp_path}/none.py:fn: there is no file {tmp_path}/none.py"]
+
+
+def test_a_probe_loads_nothing_heavy() -> None:
+    code = "import headway.data.probe, sys; print(*{'torch', 'numpy', 'PIL', 'sklearn'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
 
 
 def test_names_and_sizes_that_do_not_fit(mine: str) -> None:

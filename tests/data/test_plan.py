@@ -17,8 +17,8 @@ windows = st.integers(1, 320)
 seeds = st.integers(0, 2**63 - 1)
 
 
-@given(n=st.integers(1, 400), seed=seeds)
-@settings(max_examples=60, deadline=None)
+@given(n=st.integers(1, 70), seed=seeds)
+@settings(max_examples=30)
 def test_permute_is_a_bijection_and_inverse_undoes_it(n: int, seed: int) -> None:
     key = seed.to_bytes(8, "little")
     image = [plan.permute(x, n, key) for x in range(n)]
@@ -27,7 +27,7 @@ def test_permute_is_a_bijection_and_inverse_undoes_it(n: int, seed: int) -> None
 
 
 @given(n=sizes, window=windows, seed=seeds, epoch=st.integers(0, 10**9))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50)
 def test_every_sample_once_an_epoch(n: int, window: int, seed: int, epoch: int) -> None:
     indices, visits = plan.batch(epoch * n, n, n, window, seed, "f")
     assert sorted(indices.tolist()) == list(range(n))
@@ -35,7 +35,7 @@ def test_every_sample_once_an_epoch(n: int, window: int, seed: int, epoch: int) 
 
 
 @given(n=sizes, window=windows, position=st.integers(0, 5000), cuts=st.lists(st.integers(0, 120), min_size=1, max_size=8))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50)
 def test_any_cut_of_the_stream_is_the_same_stream(n: int, window: int, position: int, cuts: list[int]) -> None:
     whole = plan.batch(position, sum(cuts), n, window, 7, "f")
     starts = position + np.cumsum([0, *cuts])
@@ -45,7 +45,7 @@ def test_any_cut_of_the_stream_is_the_same_stream(n: int, window: int, position:
 
 
 @given(n=st.integers(2, 300), window=st.integers(1, 64), seed=seeds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 def test_a_window_is_finished_before_the_next_begins(n: int, window: int, seed: int) -> None:
     indices, _ = plan.batch(0, n, n, window, seed, "f")
     number = indices // window
@@ -70,21 +70,21 @@ def test_order_is_pinned() -> None:
 
 
 def test_places_are_uniform() -> None:
-    """Over 4,000 epochs sample 0 of 12 stands at each place equally often: chi square, 11 degrees of freedom, p = 1e-4."""
+    """Over 800 epochs sample 0 of 12 stands at each place equally often: chi square, 11 degrees of freedom, p = 1e-4."""
     counts = np.zeros(12)
-    for epoch in range(4000):
+    for epoch in range(800):
         counts[plan.batch(epoch * 12, 12, 12, 3, 0, "f")[0].tolist().index(0)] += 1
-    assert ((counts - 4000 / 12) ** 2 / (4000 / 12)).sum() < 37.4
+    assert ((counts - 800 / 12) ** 2 / (800 / 12)).sum() < 37.4
 
 
 def test_permutations_of_three_windows_are_uniform() -> None:
-    """All 6 orders of 3 windows, 6,000 keys: chi square, 5 degrees of freedom, p = 1e-4."""
+    """All 6 orders of 3 windows, 1,800 keys: chi square, 5 degrees of freedom, p = 1e-4."""
     seen: dict[tuple[int, ...], int] = {}
-    for k in range(6000):
+    for k in range(1800):
         order = tuple(plan.permute(x, 3, k.to_bytes(4, "little")) for x in range(3))
         seen[order] = seen.get(order, 0) + 1
     assert len(seen) == 6
-    assert sum((c - 1000) ** 2 / 1000 for c in seen.values()) < 25.7
+    assert sum((c - 300) ** 2 / 300 for c in seen.values()) < 25.7
 
 
 def test_ten_billion_samples_in_a_second_and_little_memory() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import stat
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -101,9 +102,9 @@ def _read(file: Path) -> dict[str, Entry]:
 
 
 def _write(file: Path, entries: Sequence[Entry]) -> None:
-    """Replaces the cache in one move, so that a reader sees the old one or the new one."""
+    """Replaces the cache in one move, so that a reader sees the old one or the new one, also when many ranks write."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    part = file.with_name(f"{file.name}.{secrets.token_hex(6)}.part")
     try:
         part.write_text(json.dumps({"schema": SCHEMA, "decoder": DECODER, "files": [astuple(e) for e in entries]}))
         os.replace(part, file)

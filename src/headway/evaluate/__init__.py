@@ -1,0 +1,1 @@
+"""Judgement of a model: loss by timestep, agreement of samples with their class, copies and collapse."""
