@@ -62,6 +62,18 @@ def arrivals(seats: Sequence[Seat]) -> tuple[tuple[Arrivals, ...], tuple[Health,
     return tuple(out), tuple(_health(seats, crossed, doubled))
 
 
+def lateness(seats: Sequence[Seat], found: Sequence[Arrivals]) -> dict[int, int]:
+    """Nanoseconds that each rank, arriving last, made the others wait inside collectives."""
+    out: dict[int, int] = defaultdict(int)
+    for seat, arrival in zip(seats, found, strict=True):
+        mine = seat.work.comm_of >= 0
+        start, end = seat.work.start[mine], seat.work.end[mine]
+        waited = np.where(arrival.rank >= 0, np.minimum(arrival.time, end) - start, 0)
+        for rank in np.unique(arrival.rank[waited > 0]).tolist():
+            out[rank] += int(waited[(arrival.rank == rank) & (waited > 0)].sum())
+    return dict(out)
+
+
 def _ends(seat: Seat) -> Ints:
     return seat.work.end[seat.work.comm_of >= 0]
 

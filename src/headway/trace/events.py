@@ -1,0 +1,74 @@
+"""The steps of a run as its events tell them: phases of every step, profiled or not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headway.spec.breakdown import Health, StepBreakdown
+from headway.spec.event import PHASES
+
+_FILE = re.compile(r"events(?:\.rank(\d+))?\.jsonl$")
+
+
+@dataclass(frozen=True)
+class Events:
+    """Steps by rank (in order, each once), scalars of the log lines of rank 0, and what is doubtful."""
+
+    steps: Mapping[int, tuple[StepBreakdown, ...]] = field(default_factory=dict)
+    logs: tuple[Mapping[str, Any], ...] = ()
+    health: tuple[Health, ...] = ()
+
+
+def read_events(folder: Path) -> Events:
+    """Every events file of a run folder. A last line that was cut is left out; a step that was run twice counts as it was run last."""
+    steps: dict[int, tuple[StepBreakdown, ...]] = {}
+    logs: list[Mapping[str, Any]] = []
+    health: list[Health] = []
+    for path in sorted(folder.glob("events*.jsonl")):
+        name = _FILE.match(path.name)
+        if name is None:
+            continue
+        rank = int(name[1] or 0)
+        rows, torn = _lines(path)
+        found = {s.step: s for s in map(_step, (r for r in rows if r.get("kind") == "step")) if s is not None}
+        steps[rank] = tuple(found[k] for k in sorted(found))
+        if rank == 0:
+            logs = [r for r in rows if r.get("kind") == "log"]
+        if torn:
+            health.append(Health(what="torn_lines", count=torn, rank=rank, text=f"{path.name}: lines that cannot be read are left out"))
+    return Events(steps, tuple(logs), tuple(health))
+
+
+def _lines(path: Path) -> tuple[list[dict[str, Any]], int]:
+    decoder = msgspec.json.Decoder()
+    rows, torn = [], 0
+    for line in path.read_bytes().splitlines():
+        if not line.strip():
+            continue
+        try:
+            row = decoder.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            torn += 1
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+    return rows, torn
+
+
+def _step(row: Mapping[str, Any]) -> StepBreakdown | None:
+    """One step line; its phases are made to sum to its wall time (what they leave is `other`). None if it is not one."""
+    step, start, wall, phases = (row.get(k) for k in ("step", "start_ns", "wall_ns", "phases"))
+    if not (isinstance(step, int) and isinstance(start, int) and isinstance(wall, int) and isinstance(phases, dict) and wall >= 0):
+        return None
+    known = {k: v for k, v in phases.items() if k in PHASES and isinstance(v, int) and v >= 0}
+    rest = wall - sum(known.values())
+    if rest < 0:
+        return None
+    known["other"] = known.get("other", 0) + rest
+    return StepBreakdown(step=step, start_ns=start, wall_ns=wall, buckets={}, phases={k: v for k, v in known.items() if v or k == "other"})

@@ -1,0 +1,93 @@
+"""What makes a number of a trace doubtful, said before the numbers; durations that cannot be are refused.
+
+A stream runs one thing at a time. A span that covers two or more later spans of its stream, or that is longer than everything else in
+the file, is a counter that overflowed: its end is unknown, so it counts up to the next span of its stream and no further.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from headway.spec.breakdown import Health
+from headway.trace.host import step_rows
+from headway.trace.sweep import Ints
+from headway.trace.table import DEVICE_WORK, HOST, Kind, Table
+from headway.trace.work import Work
+
+_COVERS = 2  # later spans of its stream that an impossible span covers
+
+
+def refuse_impossible(table: Table) -> Table:
+    """`table` with impossible device spans cut short, and a line of health for them."""
+    rows = table.rows(*DEVICE_WORK)
+    end = table.end.copy()
+    wrong = 0
+    host = table.rows(*HOST)
+    for mine in _streams(table, rows):
+        start, stop = table.start[mine], table.end[mine]
+        later = np.searchsorted(start, stop, side="left") - np.arange(len(mine)) - 1
+        bad = later >= _COVERS
+        bad[:-1] &= stop[:-1] > start[1:]
+        if len(host):
+            first, last = table.start[host].min(), table.end[host].max()
+            bad |= stop - start > 2 * (max(last, start.max()) - min(first, start.min())) + 1_000_000
+        following = np.append(start[1:], start[-1:])
+        cut = bad & (following < stop)
+        end[mine[cut]] = following[cut]
+        wrong += int(cut.sum())
+    if not wrong:
+        return table
+    text = "durations that cannot be (they run over later work of the same stream) are refused; such work counts up to the next span"
+    note = Health(what="impossible_duration", count=wrong, affects="compute and idle of its step", text=text)
+    return replace(table, end=end, health=(*table.health, note))
+
+
+def _streams(table: Table, rows: Ints) -> list[Ints]:
+    if not len(rows):
+        return []
+    key = np.stack((table.device[rows], table.stream[rows]))
+    _, group = np.unique(key, axis=1, return_inverse=True)
+    group = group.reshape(-1)
+    return [rows[group == g] for g in range(int(group.max()) + 1)]
+
+
+def of_table(table: Table, rank: int) -> list[Health]:
+    """What is doubtful about a whole file, with its rank."""
+    out = [replace(h, rank=rank) for h in table.health]
+    device = table.rows(*DEVICE_WORK)
+    if not len(step_rows(table)):
+        text = "no step marks (ProfilerStep#N): the whole trace is one window, step 0; call profiler.step() in the loop"
+        out.append(Health(what="no_step_marks", count=1, rank=rank, affects="steps", text=text))
+    if not len(table.rows(*HOST)):
+        text = "no host rows: idle time has no cause"
+        out.append(Health(what="no_host_rows", count=1, rank=rank, affects="idle causes, phases", text=text))
+    graphs = int(table.named(lambda n: n in ("cudaGraphLaunch", "hipGraphLaunch"))[table.rows(Kind.RUNTIME)].sum())
+    if graphs:
+        text = "graphs are launched as a whole: their kernels share one launch, and a profiler may not record all of them"
+        out.append(Health(what="graph_launches", count=graphs, rank=rank, affects="launches, idle time", text=text))
+    overlap = sum(_overlaps(table, mine) for mine in _streams(table, device))
+    if overlap:
+        text = "work overlaps earlier work of its own stream; time is counted once"
+        out.append(Health(what="same_stream_overlap", count=overlap, rank=rank, affects="durations of single kernels", text=text))
+    return out
+
+
+def _overlaps(table: Table, mine: Ints) -> int:
+    mine = mine[table.end[mine] > table.start[mine]]
+    return int((table.start[mine][1:] < np.maximum.accumulate(table.end[mine])[:-1]).sum()) if len(mine) > 1 else 0
+
+
+def of_work(work: Work, rank: int) -> list[Health]:
+    """What is doubtful about the launches of one device."""
+    out = []
+    unlinked = int((~work.linked).sum())
+    if unlinked:
+        text = f"{unlinked} of {len(work)} spans of {work.device} have no known launch; they count in the window they start in"
+        out.append(Health(what="unlinked", count=unlinked, rank=rank, affects="windows, idle causes, phases", text=text))
+    early = int((work.linked & (work.start < work.launched)).sum())
+    if early:
+        text = f"{early} spans of {work.device} start before their launch call: host and device clocks differ"
+        out.append(Health(what="before_launch", count=early, rank=rank, affects="idle causes", text=text))
+    return out
