@@ -16,7 +16,7 @@ import pytest
 from headway.report.page import page
 from headway.spec.breakdown import Breakdown
 from tests.report.examples import example, logs, mixed, png, run
-from tests.report.test_page import hostile
+from tests.report.test_page import HOSTILE, hostile
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = [
@@ -35,7 +35,7 @@ addEventListener("load", () => setTimeout(() => {
     const tip = node && node.querySelector(".tip");
     return tip && !tip.hidden ? tip.innerText.replaceAll("\\u200b", "") : "";
   };
-  const tips = [press("#stack", "Home"), press("#heat", "End"), press("[data-curve=loss]", "End")];
+  const tips = [press("#stack", "Home"), press("#heat", "End"), press("[data-curve]", "End")];
   const choose = document.querySelector("input[value=phases]");
   if (choose) choose.click();
   const visible = [...document.querySelectorAll("[data-table]")].filter((n) => !n.hidden).map((n) => n.dataset.table);
@@ -81,7 +81,8 @@ def test_a_full_page(tmp_path: Path, width: int) -> None:
 @pytest.mark.parametrize("name", ["hostile", "mixed", "thin"])
 def test_odd_pages(tmp_path: Path, name: str) -> None:
     b = {"hostile": hostile(), "mixed": mixed(), "thin": Breakdown(ranks=())}[name]
-    said = look(tmp_path, page(breakdown=b, logs=logs(1) if name == "mixed" else (), title="x" * 300), width=400)
+    events = [{"samples": k, "loss": 1.0, HOSTILE: 2.0} for k in (1, 2)] if name == "hostile" else logs(1)
+    said = look(tmp_path, page(breakdown=b, logs=events, title="x" * 300), width=400)
     assert said["errors"] == []
     assert said["width"] <= 400
     assert bool(said["shapes"]) == (name != "thin")

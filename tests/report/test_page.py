@@ -103,7 +103,7 @@ def test_every_link_has_a_target_and_no_id_is_used_twice() -> None:
 
 
 def test_hostile_text_stays_text() -> None:
-    events = [{"samples": 1, "loss": 1.0, "loss_by_t": {HOSTILE: 1.0}}]
+    events = [{"samples": 1, "loss": 1.0, "loss_by_t": {HOSTILE: 1.0}, HOSTILE: 2.0}]
     facts = {
         "spec": {"name": HOSTILE, HOSTILE: {HOSTILE: HOSTILE}, "data": {"name": HOSTILE}},
         "info": {"device": HOSTILE, "versions": {HOSTILE: HOSTILE}},
@@ -198,10 +198,15 @@ def test_curves_say_what_they_leave_out() -> None:
     text = page(logs=logs(900))
     assert "a point is the mean of 3 log periods, the band their range" in text
     assert "not finite in 1 log period" in text
-    data = data_of(text)["curves"]
+    data = {c["key"]: c for c in data_of(text)["curves"]}
     assert list(data) == ["loss", "loss_by_t", "samples_s", "mfu", "grad_norm", "lr", "memory_bytes"]
     means = [v for v in data["loss"]["lines"][0]["mean"] if v is not None]
     assert len(means) == 300 and [n["name"] for n in data["loss_by_t"]["lines"]][1] == "0.25 to 0.5"
+
+
+def test_figures_of_an_objective_of_ones_own_are_curves_too() -> None:
+    data = data_of(page(logs=[{"kind": "log", "samples": k, "step": k, "time_ns": k, "flops_s": 1.0, "psnr": 20.0 + k} for k in range(3)]))
+    assert [(c["key"], c["lines"][0]["mean"]) for c in data["curves"]] == [("psnr", [20.0, 21.0, 22.0])]
 
 
 def test_the_page_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.report.account import chart_parts
-from headway.report.rows import KINDS, collectives, fold, headline, health_text, hidden, partition, totals
+from headway.report.rows import KINDS, collectives, fold, headline, health_lines, hidden, partition, totals, warmup_text
 from headway.report.series import MAX_BINS, MAX_HEAT_CELLS, MAX_HEAT_ROWS, choose, heat, series
 from headway.spec.breakdown import Breakdown, Health, RankBreakdown
 from tests.report.examples import breakdowns, example, mixed
@@ -119,10 +119,21 @@ def test_communication_is_a_mean_over_profiled_steps() -> None:
     assert collectives(b)[1].bus_bytes_s == pytest.approx(2.1e11)
 
 
-def test_health_text_has_all_it_knows() -> None:
-    assert health_text(Health(what="dropped_events", count=1)) == "dropped events"
-    text = health_text(Health(what="x", count=1200, rank=3, affects="idle", text="Lost events."))
-    assert text == "rank 3: Lost events (1,200); affects idle"
+def test_health_lines_have_all_they_know_and_stay_few() -> None:
+    plain = Health(what="dropped_events", count=1)
+    full = Health(what="x", count=1200, rank=3, affects="idle", text="Lost events.")
+    assert health_lines(Breakdown(ranks=(), health=(plain, full))) == ["dropped events", "rank 3: Lost events (1,200); affects idle"]
+    many = tuple(Health(what="unlinked", count=r, rank=r, text=f"{r} spans") for r in range(2, 300))
+    assert health_lines(Breakdown(ranks=(), health=(*many, plain))) == [
+        "298 ranks; the worst is rank 299: 299 spans (299)",
+        "dropped events",
+    ]
+
+
+def test_warmup_is_named() -> None:
+    assert headline(Breakdown(ranks=(), summary={"warmup_steps": [3]})).warmup == (3,)
+    assert warmup_text((3,)).startswith("step 3 took")
+    assert warmup_text(range(9)).startswith("steps 0, 1, 2, 3, 4 and more took")
 
 
 def test_two_devices_of_one_rank_are_told_apart() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from headway.report import format as fmt
 from headway.report.colour import HEAD_COLOURS, OTHER, RAMP
 from headway.report.markup import Html, breakable, join, tag
-from headway.report.rows import KINDS, Kind, Partition, collectives, head_of, health_text, hidden, partition
+from headway.report.rows import KINDS, Kind, Partition, collectives, head_of, headline, health_lines, hidden, partition, warmup_text
 from headway.report.series import MAX_NAMES
 from headway.report.terminal import RANK_COLUMNS, ranked
 from headway.spec.breakdown import Breakdown
@@ -32,7 +32,7 @@ def health_section(b: Breakdown) -> Html | None:
     """What makes the numbers less certain; None if nothing does."""
     if not b.health:
         return None
-    items = [tag("li", health_text(h)) for h in b.health]
+    items = [tag("li", text) for text in health_lines(b)]
     return tag("section", tag("h2", "What makes these numbers less certain"), tag("ul", *items), class_="health", id="health")
 
 
@@ -76,13 +76,15 @@ def _finding(f: Finding, wall_ns: float, row: str | None) -> Html:
     return tag("li", won, what)
 
 
-def time_section(parts: Mapping[Kind, Partition], views: Mapping[Kind, Mapping[str, Any]]) -> Html | None:
+def time_section(b: Breakdown, parts: Mapping[Kind, Partition], views: Mapping[Kind, Mapping[str, Any]]) -> Html | None:
     """The stacked chart with its switches, and a table for each partition."""
     if not parts:
         return None
     first = next(iter(parts))
     options = [tag("label", tag("input", type="radio", name="kind", value=kind, checked=kind == first), KIND_NAMES[kind]) for kind in parts]
     switch = tag("fieldset", *options, class_="switch", aria_label="Cut the step by") if len(parts) > 1 else None
+    warmup = headline(b).warmup
+    warm = warmup_text(warmup) if warmup else ""
     several = max(len(v["views"]) for v in views.values()) > 1
     pick = tag("label", "Rank", tag("select", id="view"), class_="pick") if several else None
     chart = tag(
@@ -101,6 +103,7 @@ def time_section(parts: Mapping[Kind, Partition], views: Mapping[Kind, Mapping[s
         chart,
         tag("div", class_="x", id="stack-x"),
         tag("p", class_="note", id="stack-note"),
+        tag("p", f"{warm[0].upper()}{warm[1:]}.", class_="note") if warm else None,
         *(tag("div", _table(part, views[kind]), data_table=kind) for kind, part in parts.items()),
         id="time",
     )

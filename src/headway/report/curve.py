@@ -55,6 +55,8 @@ class Curve:
     note: str
 
 
+_NOT_CURVES: Final = frozenset(("kind", "time_ns", "step", "samples", "loss_by_t", "flops_s"))  # flops_s has the shape of samples_s
+MAX_EXTRA: Final = 12  # figures of the user's own objective
 _SCALARS: Final = (  # key of a log event, title, unit
     ("loss", "Loss", "number"),
     ("samples_s", "Throughput, samples/s", "samples/s"),
@@ -68,8 +70,10 @@ _SCALARS: Final = (  # key of a log event, title, unit
 def curves(logs: Sequence[Mapping[str, Any]]) -> list[Curve]:
     """Every curve that the log events hold values for; loss by timestep comes after the loss. Events without samples are left out."""
     events = sorted((e for e in logs if _finite(e.get("samples")) is not None), key=lambda e: e["samples"])
+    known = {key for key, _, _ in _SCALARS} | _NOT_CURVES
+    extra = sorted({k for e in events for k, v in e.items() if k not in known and isinstance(v, (int, float))})[:MAX_EXTRA]
     out = []
-    for key, title, unit in _SCALARS:
+    for key, title, unit in (*_SCALARS, *((k, k, "number") for k in extra)):
         values = [e.get(key) for e in events]
         if any(v is not None for v in values):
             out.append(_curve(key, title, unit, events, {title: values}))

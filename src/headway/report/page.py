@@ -79,7 +79,7 @@ def page(
     sections: list[tuple[str, str, Html | None]] = [
         ("health", "Health", health_section(b)),
         ("findings", "Findings", findings_section(b, parts)),
-        ("time", "Time", time_section(parts, views)),
+        ("time", "Time", time_section(b, parts, views)),
         ("ranks", "Ranks", heat_section(grid)),
         ("communication", "Communication", communication_section(b)),
         ("training", "Training", _training(lines)),
@@ -88,7 +88,7 @@ def page(
     ]
     shown = [(key, name, section) for key, name, section in sections if section is not None]
     nav = tag("nav", tag("div", *(tag("a", name, href=f"#{key}") for key, name, _ in shown)), aria_label="Sections") if shown else None
-    data = {"time": views, "heat": grid, "curves": {c.key: curve_data(c) for c in lines}}
+    data = {"time": views, "heat": grid, "curves": [curve_data(c) for c in lines]}
     body = tag(
         "body",
         tag("header", tag("div", tag("h1", title), _facts(run)), class_="top"),
@@ -160,7 +160,7 @@ def _tiles(b: Breakdown, lines: Sequence[Curve]) -> Html | None:
 def _training(lines: Sequence[Curve]) -> Html | None:
     if not lines:
         return None
-    return tag("section", tag("h2", "Training"), tag("div", *(figure(c) for c in lines), class_="curves"), id="training")
+    return tag("section", tag("h2", "Training"), tag("div", *(figure(c, i) for i, c in enumerate(lines)), class_="curves"), id="training")
 
 
 def _samples(png: bytes | None) -> Html | None:

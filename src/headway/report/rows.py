@@ -17,6 +17,7 @@ from headway.spec.event import PHASES
 Kind = Literal["buckets", "phases", "modules"]
 KINDS: Final[tuple[Kind, ...]] = ("buckets", "phases", "modules")
 HEADS: Final = ("compute", "comm", "copy", "idle")
+SAME_HEALTH: Final = 2  # lines of one kind; more of them become one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +63,11 @@ class Headline:
     p95_ns: float | None
     mfu: float | None
     samples_s: float | None
+    warmup: tuple[int, ...]  # steps that took far longer at the start; they count like any other
 
 
 def headline(breakdown: Breakdown) -> Headline:
-    """Counts, step time, MFU and samples/s. `summary` may hold "mfu" and "samples_s"; MFU is else the median over steps."""
+    """Counts, step time, MFU and samples/s. `summary` may hold "mfu", "samples_s" and "warmup_steps"; MFU is else the median over steps."""
     steps = [s for r in breakdown.ranks for s in r.steps]
     walls = [s.wall_ns for s in steps]
     mfus = [s.mfu for s in steps if s.mfu is not None]
@@ -77,6 +79,7 @@ def headline(breakdown: Breakdown) -> Headline:
         p95_ns=quantile(walls, 0.95) if walls else None,
         mfu=_scalar(breakdown.summary.get("mfu")) or (statistics.median(mfus) if mfus else None),
         samples_s=_scalar(breakdown.summary.get("samples_s")),
+        warmup=tuple(breakdown.summary.get("warmup_steps") or ()),
     )
 
 
@@ -166,8 +169,27 @@ def collectives(breakdown: Breakdown) -> list[Collective]:
     return sorted(out, key=lambda c: -c.busy_ns)
 
 
-def health_text(item: Health) -> str:
-    """One line for one health entry."""
+def health_lines(breakdown: Breakdown) -> list[str]:
+    """A line for each entry; what several ranks have in common is one line with the worst of them."""
+    groups: dict[str, list[Health]] = {}
+    for item in breakdown.health:
+        groups.setdefault(item.what, []).append(item)
+    lines = []
+    for items in groups.values():
+        worst = max(items, key=lambda h: h.count)
+        ranks = {h.rank for h in items}
+        many = len(items) > SAME_HEALTH and worst.rank is not None
+        lines += [f"{len(ranks)} ranks; the worst is {_health(worst)}"] if many else [_health(h) for h in items]
+    return lines
+
+
+def warmup_text(steps: Sequence[int]) -> str:
+    """What to say of warm-up steps."""
+    names = ", ".join(map(str, steps[:5])) + (" and more" if len(steps) > 5 else "")
+    return f"step{'s' * (len(steps) != 1)} {names} took far longer than the others (warm-up); counted like any other"
+
+
+def _health(item: Health) -> str:
     where = f"rank {item.rank}: " if item.rank is not None else ""
     times = f" ({item.count:,})" if item.count != 1 else ""
     affects = f"; affects {item.affects}" if item.affects else ""

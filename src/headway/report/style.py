@@ -62,7 +62,8 @@ details ul { margin: .3rem 0; padding-left: 1.1rem; font-size: .88rem; overflow-
 .switch label:has(:focus-visible) { outline: 2px solid var(--link); outline-offset: -3px; }
 select { font: inherit; font-size: .9rem; color: inherit; background: var(--card); border: 1px solid var(--line); border-radius: 7px;
   padding: .25rem .5rem; min-width: 0; max-width: 100%; text-overflow: ellipsis; }
-.pick { white-space: nowrap; max-width: 100%; min-width: 0; display: inline-flex; gap: .45rem; align-items: center; color: var(--soft); font-size: .9rem; }
+.pick { display: inline-flex; gap: .45rem; align-items: center; max-width: 100%; min-width: 0; white-space: nowrap; color: var(--soft);
+  font-size: .9rem; }
 .plot { position: relative; margin-left: 62px; height: 190px; }
 .plot svg, .plot canvas { display: block; width: 100%; height: 100%; overflow: visible; }
 .plot.tall { height: 300px; }

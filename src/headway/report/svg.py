@@ -56,8 +56,8 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [10.0**e for e in range(first, last + stride, stride)]
 
 
-def figure(curve: Curve) -> Html:
-    """The curve with caption, axes and legend."""
+def figure(curve: Curve, place: int) -> Html:
+    """The curve with caption, axes and legend; `place` is where the script finds its data."""
     frame = Frame(curve)
     show = FORMATS[curve.unit]
     caption = tag(
@@ -71,7 +71,7 @@ def figure(curve: Curve) -> Html:
     labels = [tag("span", TICKS[curve.unit](v), class_="y", style=f"bottom:{100 * frame.y(v):.2f}%") for v in frame.ticks]
     ends = [s for s in ticks(0, frame.x1, 5) if s <= frame.x1 * 0.75] if frame.x1 else [0.0]
     below = [tag("span", _samples(s), style=f"left:{100 * frame.x(s):.2f}%") for s in ends]
-    plot = tag("div", svg, *labels, class_="plot", tabindex="0", role="group", data_curve=curve.key, aria_label=_spoken(curve, show))
+    plot = tag("div", svg, *labels, class_="plot", tabindex="0", role="group", data_curve=place, aria_label=_spoken(curve, show))
     axis = tag("div", *below, tag("span", "samples", class_="unit"), class_="x")
     note = tag("p", f"{curve.note}.", class_="note") if curve.note else None
     return tag("figure", caption, legend, plot, axis, note, class_="curve")
@@ -81,6 +81,7 @@ def curve_data(curve: Curve) -> dict[str, Any]:
     """What the page's script needs to read the curve under a pointer."""
     frame = Frame(curve)
     return {
+        "key": curve.key,
         "unit": curve.unit,
         "x1": frame.x1,
         "y0": frame.y0,

@@ -18,9 +18,10 @@ from headway.report.rows import (
     collectives,
     head_of,
     headline,
-    health_text,
+    health_lines,
     hidden,
     partition,
+    warmup_text,
 )
 from headway.report.sheet import Sheet, sheet_of
 from headway.spec.breakdown import Breakdown
@@ -53,8 +54,8 @@ def _health(sheet: Sheet, b: Breakdown) -> None:
     if not b.health:
         return
     sheet.line("Health: what makes these numbers less certain", "bold yellow")
-    for item in b.health:
-        sheet.paragraph(health_text(item), first="  ! ", style="yellow")
+    for text in health_lines(b):
+        sheet.paragraph(text, first="  ! ", style="yellow")
     sheet.line()
 
 
@@ -72,6 +73,8 @@ def _summary(sheet: Sheet, b: Breakdown) -> None:
     facts += [f"MFU {fmt.percent(h.mfu)}"] * (h.mfu is not None) + [fmt.rate(h.samples_s, "samples")] * (h.samples_s is not None)
     for row in wrap("   ".join(facts).replace(" ", "\0").replace("\0\0\0", "   "), sheet.width):
         sheet.line(row.replace("\0", " "), "bold")
+    if h.warmup:
+        sheet.paragraph(warmup_text(h.warmup))
 
 
 def _rows(part: Partition) -> str:
