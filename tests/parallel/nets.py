@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from headway.spec.parts import MeshSpec
 
-WIDTH, TOKENS, CLASSES, BATCH = 12, 5, 7, 12
+WIDTH, TOKENS, CLASSES, BATCH = 12, 5, 7, 24
 
 
 class Block(nn.Module):

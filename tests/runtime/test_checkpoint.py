@@ -27,7 +27,7 @@ from headway.runtime.checkpoint import Checkpoints, load_tensors
 from headway.runtime.ema import Ema
 from headway.spec.errors import RunError
 from headway.spec.parts import CheckpointSpec, MeshSpec, OptimSpec, PrecisionSpec
-from tests.parallel.nets import Net, loss_sum, make
+from tests.parallel.nets import BATCH, Net, loss_sum, make
 from tests.ranks import run_ranks, start
 
 Told = list[tuple[str, str]]
@@ -63,11 +63,11 @@ class _Run:
         self.ema = Ema(self.net, half_life=50)
 
     def step(self) -> None:
-        rows = 12 // self.mesh.data_parallel
+        rows = BATCH // self.mesh.data_parallel
         loss_sum(self.net, slice(self.mesh.data_rank * rows, (self.mesh.data_rank + 1) * rows), torch.float32).backward()
         optim.step(self.optimizer, torch.tensor(True))
         self.optimizer.zero_grad()
-        self.ema.update(12)
+        self.ema.update(BATCH)
 
     def tree(self) -> dict[str, Any]:
         model = dict(fsdp.parameters_of(self.net))
@@ -224,6 +224,7 @@ def test_leftovers_are_removed_at_the_start_and_told(tmp_path: Path) -> None:
     part = tmp_path / "s000000000002.incomplete"
     part.mkdir()
     (part / "__0_0.distcp").write_bytes(b"half")
+    (tmp_path / "s000000000000.removed").mkdir()  # an old one, half removed: nothing to tell
     again, told = _open(tmp_path)
     assert _names(tmp_path) == ["s000000000001"]
     assert [k for k, _ in told] == ["warning"] and "s000000000002" in told[0][1] and "cut off" in told[0][1]
@@ -320,7 +321,7 @@ def test_a_kill_at_any_moment_leaves_the_last_good_one(tmp_path: Path) -> None:
         assert process.is_alive()
         process.kill()
         process.join()
-        cut += len(manifest.leftovers(tmp_path))
+        cut += sum(p.suffix == manifest.INCOMPLETE for p in manifest.leftovers(tmp_path))
         told: Told = []
         found = manifest.newest(tmp_path, lambda kind, text, told=told: told.append((kind, text)))
         assert found and found.samples > last and not told  # whole, and not older than what was there
@@ -352,7 +353,8 @@ def test_a_full_disk_is_told_and_the_old_one_is_intact(tmp_path: Path) -> None:
     assert names == ["s000000000001"] and intact
     assert [k for k, _ in told] == ["checkpoint", "warning", "checkpoint"]
     text = told[1][1]
-    assert "s000000000002 could not be saved" in text and "s000000000001 is intact" in text and "training goes on" in text
+    assert "s000000000002 could not be saved" in text and os.strerror(errno.EFBIG) in text
+    assert "s000000000001 is intact" in text and "training goes on" in text
     assert _names(tmp_path) == ["s000000000001", "s000000000003"]
 
 
@@ -414,6 +416,17 @@ def test_old_ones_that_cannot_be_removed_are_told(tmp_path: Path, monkeypatch: p
 
 
 # ---- what does not fit ----
+
+
+def test_a_folder_that_cannot_be_read_is_an_error_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoints, _ = _open(tmp_path)
+
+    def refuse(*args: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path))
+
+    monkeypatch.setattr(manifest, "folders", refuse)
+    with pytest.raises(RunError, match=r"cannot be read.*Permission denied"):
+        checkpoints.newest()
 
 
 def _other_states() -> list[tuple[dict[str, Any], str]]:

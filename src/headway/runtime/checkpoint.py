@@ -21,9 +21,12 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.checkpoint.storage import WriteResult
+from torch.futures import Future
 
 from headway.runtime import manifest
 from headway.runtime.manifest import Found, Notify
@@ -85,9 +88,15 @@ class Checkpoints:
         self._notify("warning", f"checkpoint {name} could not be saved: {job.error}; {rest}; training goes on")
 
     def newest(self) -> Found | None:
-        """The newest whole checkpoint, the same for all ranks, which all call it. Damaged ones are skipped and told."""
+        """The newest whole checkpoint, the same for all ranks, which all call it. Damaged ones are skipped and told.
+
+        Raises RunError if the folder cannot be read.
+        """
         self.wait()
-        return self._peers.from_first(lambda: manifest.newest(self._folder, self._notify))
+        try:
+            return self._peers.from_first(lambda: manifest.newest(self._folder, self._notify))
+        except OSError as error:
+            raise RunError(f"the checkpoints cannot be read: {error}", where=str(self._folder)) from error
 
     def load(self, found: Found, state: Mapping[str, Any]) -> None:
         """Read `found` into the tensors of `state`, in place, whatever the layout; plain values are put into its (mutable) mappings.
@@ -114,7 +123,7 @@ class Checkpoints:
         try:
             self._peers.from_first(lambda: _make_room(final, part))
             _quiet()
-            writer = FileSystemWriter(part, sync_files=True, overwrite=False)
+            writer = _Writer(part, sync_files=True, overwrite=False)
             save(tensors, storage_writer=writer, process_group=self._peers.group, no_dist=self._peers.world == 1)
             files = self._peers.all(lambda: {p.name: manifest.digest(p) for p in _own_files(part, self._rank)})
             content = {
@@ -142,7 +151,24 @@ class Checkpoints:
     def _clean(self) -> None:
         for path in manifest.leftovers(self._folder):
             manifest.discard(path)
-            self._notify("warning", f"checkpoint {path.name} was cut off while it was written, and is removed")
+            if path.suffix == manifest.INCOMPLETE:
+                self._notify("warning", f"checkpoint {path.name} was cut off while it was written, and is removed")
+
+
+class _Writer(FileSystemWriter):
+    """DCP's writer, which loses why a write failed: the zip layer goes on after a full disk and reports a wrong position instead."""
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        """DCP's, with the first error of the system raised in place of what came of it."""
+        try:
+            return super().write_data(plan, planner)
+        except Exception as error:
+            first: BaseException | None = error
+            while first is not None and not isinstance(first, OSError):
+                first = first.__cause__ or first.__context__
+            if first is None:
+                raise
+            raise OSError(first.errno, first.strerror) from error  # pickled to rank 0, which would lose a chain
 
 
 class _Job(threading.Thread):

@@ -21,6 +21,7 @@ from typing import Any, Final
 SCHEMA: Final = "headway.checkpoint/1"
 MANIFEST: Final = "manifest.json"
 INCOMPLETE: Final = ".incomplete"
+REMOVED: Final = ".removed"
 _NAME: Final = re.compile(r"s(\d{12,})")
 
 Notify = Callable[[str, str], None]
@@ -124,8 +125,7 @@ def prune(folder: Path, upto: int, keep: int) -> None:
 def remove(paths: Iterable[Path]) -> None:
     """Remove checkpoints: first their names, so that a half-removed one does not look like a whole one."""
     for path in paths:
-        doomed = path if path.name.endswith(INCOMPLETE) else path.rename(path.with_name(path.name + INCOMPLETE))
-        shutil.rmtree(doomed)
+        shutil.rmtree(path.rename(path.with_name(path.name + REMOVED)))
 
 
 def discard(path: Path) -> None:
@@ -134,8 +134,8 @@ def discard(path: Path) -> None:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """What writes that were cut off have left."""
-    return sorted(folder.glob(f"s*{INCOMPLETE}")) if folder.is_dir() else []
+    """What writes and removals that were cut off have left."""
+    return sorted([*folder.glob(f"s*{INCOMPLETE}"), *folder.glob(f"s*{REMOVED}")]) if folder.is_dir() else []
 
 
 def sync_folder(folder: Path) -> None:
