@@ -17,7 +17,7 @@ from headway.spec.breakdown import COMPUTE_CLASSES, IDLE_CAUSES, StepBreakdown
 from headway.spec.event import PHASES
 from headway.trace.host import Host
 from headway.trace.ranks import Arrivals
-from headway.trace.sweep import Ints, covered, inside, paint, union
+from headway.trace.sweep import Ints, covered, paint, union
 from headway.trace.windows import Windows
 from headway.trace.work import COMM, D2H, H2D, NUM_CLASSES, Work
 
@@ -155,12 +155,9 @@ def _hidden(work: Work, pieces: Pieces, num: int) -> list[dict[str, int]]:
 
 
 # Bytes that cross each link for one byte of message in a group of n (NCCL tests, "bus bandwidth").
-_BUS = {
-    "all_reduce": lambda n: 2 * (n - 1) / n,
-    "all_gather": lambda n: (n - 1) / n,
-    "reduce_scatter": lambda n: (n - 1) / n,
-    "all_to_all": lambda n: (n - 1) / n,
-}
+def _bus(name: str, n: int) -> float:
+    share = (n - 1) / n
+    return {"all_reduce": 2 * share, "all_gather": share, "reduce_scatter": share, "all_to_all": share}.get(name, 1.0)
 
 
 def _collectives(work: Work, windows: Windows) -> list[tuple[Mapping[str, object], ...]]:
@@ -182,11 +179,9 @@ def _collectives(work: Work, windows: Windows) -> list[tuple[Mapping[str, object
             known = [c.bytes for c in comms if c.bytes is not None]
             size = sum(known) if len(known) == len(comms) else None
             members = len(comms[0].ranks)
-            bus = _BUS.get(kind[0], lambda n: 1.0)(members) if members > 1 else None
+            bus = _bus(kind[0], members) if members > 1 else None
             rate = size * bus / (busy / 1e9) if size is not None and bus is not None and busy else None
-            lines.append(
-                {"collective": kind[0], "axis": kind[1], "count": len(mine), "bytes": size, "busy_ns": busy, "bus_bytes_s": rate}
-            )
+            lines.append({"collective": kind[0], "axis": kind[1], "count": len(mine), "bytes": size, "busy_ns": busy, "bus_bytes_s": rate})
         out[k] = tuple(lines)
     return out
 
@@ -205,14 +200,3 @@ def _elapsed(moments: Ints, time: Ints) -> Ints:
     before = np.concatenate(([0], np.cumsum(moments)))
     index = np.searchsorted(moments, time, side="right")
     return time * index - before[index]
-
-
-def busy(work: Work, windows: Windows) -> Ints:
-    """Nanoseconds of each window in which anything runs on the device."""
-    spans = union(work.start, work.end)
-    return np.diff(covered(spans, windows.edges))
-
-
-def is_idle(work: Work, time: Ints) -> NDArray[np.bool_]:
-    """Whether nothing runs on the device at each moment."""
-    return ~inside(union(work.start, work.end), time)

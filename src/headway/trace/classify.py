@@ -25,8 +25,8 @@ class Rule:
 # ---- collectives ----
 
 IS_COLLECTIVE: Final = re.compile(
-    r"^(void )?(nccl|rccl|hccl|xccl|msccl)|ncclDev|ncclKernel|cross_device_reduce|multimem_|(one|two)_shot_(all_)?reduce|nvshmem|deep_?ep::|"
-    r"symm_?mem|quick_?(all_?)?reduce|custom_?all_?reduce|lamport.*all_?reduce|allreduce_fusion|all_?gather_?kernel|"
+    r"^(void )?(nccl|rccl|hccl|xccl|msccl)|ncclDev|ncclKernel|cross_device_reduce|multimem_|(one|two)_shot_(all_)?reduce|nvshmem|"
+    r"deep_?ep::|symm_?mem|quick_?(all_?)?reduce|custom_?all_?reduce|lamport.*all_?reduce|allreduce_fusion|all_?gather_?kernel|"
     r"reduce_?scatter_?kernel|all_?to_?all_?(v_)?kernel|^gloo:",
     re.IGNORECASE,
 )
@@ -66,7 +66,8 @@ COLLECTIVES: Final = (
 KERNELS: Final = (
     Rule(
         "optimizer",
-        r"fused_?(adam|sgd|lamb|adagrad|lion|muon)|(adam|sgd|lamb|adagrad|lion|muon)_?(functor|kernel|math|w_)|optim|multi_tensor_apply_kernel(?!.*(norm|l2|maxop))",
+        r"fused_?(adam|sgd|lamb|adagrad|lion|muon)|(adam|sgd|lamb|adagrad|lion|muon)_?(functor|kernel|math|w_)|optimi[sz]er|"
+        r"multi_tensor_apply_kernel(?!.*(norm|l2|maxop|copy))",
         (
             "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
             "FusedOptimizerTensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4, (ADAM_MODE)1, false>>",
@@ -77,7 +78,7 @@ KERNELS: Final = (
     ),
     Rule(
         "quantize",
-        r"quantize|dequant|amax|mx_?fp|nvfp4|to_mx|fp8_?(cast|scale)|cast_transpose|scaled_fp8_quant|block_scale_cast",
+        r"quantize|dequant|amax|to_mx|fp8_?(cast|scale)|cast_transpose|scaled_fp8_quant|block_scale_cast",
         (
             "void transformer_engine::detail::cast_transpose_fused_kernel<false>",
             "void vllm::dynamic_per_token_scaled_fp8_quant_kernel",
@@ -85,6 +86,12 @@ KERNELS: Final = (
             "nvfp4_quantize_kernel",
         ),
     ),
+    Rule(
+        "copy",
+        r"^triton_poi_fused_(_?to_copy|clone|copy|cat|transpose|view|_)*\d*$|reshape_and_cache|multi_tensor_apply_kernel.*copy",
+        ("triton_poi_fused__to_copy_clone_4", "void vllm::reshape_and_cache_flash_kernel<__hip_bfloat16>"),
+    ),
+    Rule("elementwise", r"^triton_poi_", ("triton_poi_fused_gelu_17", "triton_poi_fused__scaled_dot_product_efficient_attention_8")),
     Rule(
         "attention",
         r"fmha|flash|attention|attn|sdpa|\bmha|flex_",
@@ -98,19 +105,20 @@ KERNELS: Final = (
     ),
     Rule(
         "copy",
-        r"nchw_?to_?nhwc|nhwc_?to_?nchw|transpose|direct_copy|copy_device_to_device|copy_kernel|CatArray|FillFunctor|fill_kernel|"
-        r"memset|memcpy|chunk_cat|split_with_sizes|^triton_poi_fused_(_?to_copy|clone|copy|cat|transpose|view|_)*\d*$",
+        r"nchw_?to_?(folded)?nhwc|nhwc_?to_?(folded)?(nchw|nhwc)|(^|void |::)\w*transpose|direct_copy|copy_device_to_device|"
+        r"copy_(async_)?kernel|CatArray|FillFunctor|fill_kernel|memset|memcpy|chunk_cat|split_with_sizes",
         (
             "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(...)>>",
             "void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 2, 64, 64>",
             "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, at::detail::Array<char*, 1> >",
             "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)2>",
             "batched_transpose_16x32_half",
+            "void transpose_readWrite_alignment_kernel<float2, float2, 1, false, 6, 4, 4>(cublasTransposeParams<float2>, float2 const*)",
         ),
     ),
     Rule(
         "conv",
-        r"conv|winograd|wgrad|dgrad|fprop|scudnn|cask_cudnn|im2col|col2im|im2d|igemm_(fwd|bwd|wrw)|fft[12]d|flip_filter|miopen.*sp3",
+        r"conv|winograd|wgrad|dgrad|fprop|scudnn|cask_cudnn|cudnn::cnn|im2col|col2im|im2d|igemm_(fwd|bwd|wrw)|fft[12]d|flip_filter|miopen.*sp3",
         (
             "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>",
             "volta_scudnn_128x64_relu_interior_nn_v1",
@@ -124,7 +132,7 @@ KERNELS: Final = (
     Rule(
         "gemm",
         r"(?<!fb)gemm|gemv|^Cijk_|cublas|nvjet|_tensorop_|wgmma|matmul|splitKreduce|epilogue::impl|_mm_|_bmm|addmm|dot_kernel|\bdot\b|tensile|"
-        r"tem_fused.*mm|s16816|s1688|machete|marlin|wvSplitK|LLGemm|XDL",
+        r"tem_fused.*mm|_matmul_|s16816|s1688|machete|marlin|wvSplitK|LLGemm|XDL",
         (
             "volta_sgemm_128x64_nn",
             "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
@@ -133,12 +141,13 @@ KERNELS: Final = (
             "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT32x32x256_MI16x16x1_SN_LDSB1",
             "void cublasLt::splitKreduce_kernel<32, 16, int, __nv_bfloat16, __nv_bfloat16, float, __nv_bfloat16, true, true, false>",
             "triton_tem_fused_addmm_3",
+            "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu",
         ),
     ),
     Rule(
         "norm",
         r"(layer|group|batch|instance|rms|ada|weight|qk|l2)_?norm|rmsnorm|\bln_(fwd|bwd)|bn_(fw|bw)|norm2d|RowwiseMoments|"
-        r"GammaBeta|ComputeInternalGradients|FusedParams|welford|fused_.*_norm",
+        r"GammaBeta|cuCompute(GradInput|GradGamma|PartGrad)|ComputeInternalGradients|FusedParams|welford|fused_.*_norm",
         (
             "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float>",
             "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, 512, true, 1>",
@@ -150,7 +159,7 @@ KERNELS: Final = (
     ),
     Rule(
         "gather",
-        r"embedding|gather|scatter|index|take_|masked_select|nonzero|sort|topk|unique|\broll|flip_|permute|DeviceSelect|upsample|grid_sampl",
+        r"(?<!rotary_)embedding|gather|scatter|index|take_|masked_select|nonzero|sort|topk|unique|\broll|flip_|permute|DeviceSelect|upsample|grid_sampl",
         (
             "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<...>>",
             "void at::native::(anonymous namespace)::indexSelectLargeIndex<float, long>",
@@ -160,7 +169,7 @@ KERNELS: Final = (
     ),
     Rule(
         "reduce",
-        r"reduce|softmax|\bsum|argm(ax|in)|loss|pool|scan|logsumexp|cumsum|norm|l2|triton_(red|per)_",
+        r"reduce|softmax|\bsum|argm(ax|in)|loss|criterion|pool|scan|logsumexp|cumsum|norm|l2|triton_(red|per)_",
         (
             "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float>>>",
             "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, true, false>",
@@ -174,12 +183,12 @@ KERNELS: Final = (
     ),
     Rule(
         "elementwise",
-        r"elementwise|triton_poi_|activation|gelu|silu|relu|dropout|rotary|rope|distribution|random|philox|bernoulli|OpTensor|"
-        r"scalePackedTensor|WithScalar|pointwise|Functor|addcmul|_add_|_mul_|act_and_mul",
+        r"elementwise|activation|gelu|silu|relu|dropout|rotary|rope|distribution|random|philox|bernoulli|OpTensor|"
+        r"scalePackedTensor|SubTensorOp|pointwise|Functor|addcmul|_add_|_mul_|act_and_mul",
         (
             "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >",
             "void at::native::unrolled_elementwise_kernel<at::native::addcmul_cuda_kernel(...)>",
-            "triton_poi_fused_gelu_17",
+            "void vllm::rotary_embedding_kernel<c10::BFloat16, true>",
             "SubTensorOpWithScalar1d",
             "void vllm::act_and_mul_kernel<c10::BFloat16>",
         ),
@@ -238,7 +247,14 @@ OPERATORS: Final = (
         r"^aten::_?(sum|mean|(max|min)(?!imum)|prod|softmax|log_softmax|logsumexp|var|std|norm\b|linalg_vector_norm|arg(max|min)|all$|any$|"
         r"cumsum|cumprod|nll_loss|mse_loss|cross_entropy|aminmax|amax|amin|foreach_norm|count_nonzero|adaptive_avg_pool|avg_pool|"
         r"median|bincount|histc|equal)",
-        ("aten::sum", "aten::_softmax_backward_data", "aten::_log_softmax", "aten::linalg_vector_norm", "aten::_foreach_norm", "aten::mean"),
+        (
+            "aten::sum",
+            "aten::_softmax_backward_data",
+            "aten::_log_softmax",
+            "aten::linalg_vector_norm",
+            "aten::_foreach_norm",
+            "aten::mean",
+        ),
     ),
     Rule("custom", r"fused_|^triton|^(?!aten|autograd|torch)[a-z0-9_]+::", ("graph_0_cpp_fused_add_0", "mylib::my_op")),
     Rule("elementwise", r"^aten::", ("aten::add_", "aten::mul", "aten::gelu", "aten::silu_backward", "aten::normal_", "aten::pow")),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.spec.breakdown import RankBreakdown, StepBreakdown
@@ -26,7 +26,7 @@ class Cause:
 
     what: str  # {ms} and {share} are filled in
     bucket: str
-    claims: Callable[[str], bool]
+    claims: Callable[[StepBreakdown], int]  # nanoseconds of one step; no two causes claim the same
     confidence: float
     action: str
     patch: Patch = lambda spec: None
@@ -43,8 +43,25 @@ def _beside(spec: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"checkpoint.blocking": False} if spec.get("checkpoint", {}).get("blocking") is True else None
 
 
-def _idle(cause: str) -> Callable[[str], bool]:
-    return lambda name: name == f"idle.{cause}"
+def _idle(cause: str) -> Callable[[StepBreakdown], int]:
+    return lambda step: step.buckets.get(f"idle.{cause}", 0)
+
+
+_UPDATES = tuple(f"compute.{c}" for c in ("optimizer", "elementwise", "reduce", "copy"))  # classes that an optimizer's kernels have
+
+
+def _optimizer(step: StepBreakdown) -> int:
+    """Time of the optimizer phase in which none of its kernels can have run: it is idle, and the host is issuing."""
+    dry = step.phases.get("optimizer", 0) - sum(step.buckets.get(name, 0) for name in _UPDATES)
+    return max(0, min(dry, step.buckets.get("idle.launch", 0)))
+
+
+def _launch(step: StepBreakdown) -> int:
+    return step.buckets.get("idle.launch", 0) - _optimizer(step)
+
+
+def _comm(step: StepBreakdown, wait: bool) -> int:
+    return sum(ns for name, ns in step.buckets.items() if name.startswith("comm.") and name.endswith(".wait") == wait)
 
 
 CAUSES = (
@@ -69,7 +86,11 @@ CAUSES = (
         "Remove what reads the device in every step: .item(), .cpu(), print of a tensor, synchronize().",
     ),
     Cause(
-        "the device waits {ms} ms of a step for the host to issue work", "idle.launch", _idle("launch"), 0.6,
+        "the device is idle {ms} ms of a step in the optimizer", "idle.launch", _optimizer, 0.5,
+        "Update all parameters in few launches: a fused optimizer, no Python loop over parameters.",
+    ),
+    Cause(
+        "the device waits {ms} ms of a step for the host to issue work", "idle.launch", _launch, 0.6,
         "Issue less: a larger batch, compiled or fused operations, CUDA graphs, less Python between operators.",
     ),
     Cause(
@@ -90,12 +111,11 @@ CAUSES = (
     ),
     Cause(
         "ranks wait {ms} ms of a step for the last one to arrive at a collective", "comm.wait",
-        lambda name: name.startswith("comm.") and name.endswith(".wait"), 0.8,
+        lambda step: _comm(step, wait=True), 0.8,
         "Look at what the late rank does before the collective.",
     ),
     Cause(
-        "collectives take {ms} ms of a step that no compute hides", "comm",
-        lambda name: name.startswith("comm.") and not name.endswith(".wait"), 0.4,
+        "collectives take {ms} ms of a step that no compute hides", "comm", lambda step: _comm(step, wait=False), 0.4,
         "Overlap them with compute (prefetch, more blocks per group), shard over fewer ranks, or reduce in bf16.",
     ),
 )  # fmt: skip
@@ -103,22 +123,26 @@ CAUSES = (
 
 def findings(ranks: Sequence[RankBreakdown], late: Mapping[int, int], spec: Mapping[str, Any] | None) -> tuple[Finding, ...]:
     """Findings over all profiled steps. `late` is time that each rank made others wait; `spec` the settings of a run of ours."""
-    by_rank = [tuple(s for s in r.steps if s.buckets) for r in ranks]
-    by_rank = [steps for steps in by_rank if steps]
+    profiled = [replace(r, steps=steps) for r in ranks if (steps := tuple(s for s in r.steps if s.buckets))]
+    by_rank = [r.steps for r in profiled]
     if not by_rank:
         return ()
     wall = statistics.fmean(statistics.median(s.wall_ns for s in steps) for steps in by_rank)
     out = []
     for cause in CAUSES:
-        claimed = [[_claim(cause, s) for s in steps] for steps in by_rank]
+        claimed = [[cause.claims(s) for s in steps] for steps in by_rank]
         won = statistics.fmean(statistics.median(c) for c in claimed)
         if not wall or won < LEAST_SHARE * wall:
             continue
-        evidence = [_evidence(cause, r, c) for r, c in zip([r for r in ranks if any(s.buckets for s in r.steps)], claimed, strict=True)]
+        evidence = [_evidence(r, c) for r, c in zip(profiled, claimed, strict=True)]
         action = cause.action
         if cause.bucket == "comm.wait" and late:
             worst = max(late, key=lambda r: late[r])
-            evidence.insert(0, f"rank {worst} arrives last for {late[worst] / sum(late.values()):.0%} of the waiting")
+            evidence = [
+                f"rank {worst} arrives last for {late[worst] / sum(late.values()):.0%} of the waiting",
+                *_excess(worst, profiled),
+                *evidence,
+            ]
             action = f"Look at what rank {worst} does before the collective: its own buckets say."
         out.append(
             Finding(
@@ -134,18 +158,30 @@ def findings(ranks: Sequence[RankBreakdown], late: Mapping[int, int], spec: Mapp
     return tuple(sorted(out, key=lambda f: -f.recoverable_ns))
 
 
-def _claim(cause: Cause, step: StepBreakdown) -> int:
-    return sum(ns for name, ns in step.buckets.items() if cause.claims(name))
-
-
-def _evidence(cause: Cause, rank: RankBreakdown, claimed: Sequence[int]) -> str:
-    steps = [s for s in rank.steps if s.buckets]
+def _evidence(rank: RankBreakdown, claimed: Sequence[int]) -> str:
+    steps = rank.steps
     worst = max(range(len(steps)), key=lambda i: claimed[i])
     middle = statistics.median(claimed)
     return (
         f"rank {rank.rank} {rank.device}: {middle / 1e6:.2f} ms of a step (median of {len(steps)}), most in step {steps[worst].step}: "
         f"{claimed[worst] / 1e6:.2f} of {steps[worst].wall_ns / 1e6:.2f} ms"
     )
+
+
+def _excess(late: int, ranks: Sequence[RankBreakdown]) -> list[str]:
+    """The bucket of which the late rank has most more than the others have in the median (collectives aside)."""
+    mine = [s for r in ranks if r.rank == late for s in r.steps]
+    others = [s for r in ranks if r.rank != late for s in r.steps]
+    names = {n for s in mine for n in s.buckets if not n.startswith("comm.")}
+    if not names or not others:
+        return []
+    excess = {n: _middle(n, mine) - _middle(n, others) for n in names}
+    most = max(sorted(excess), key=lambda n: excess[n])
+    return [f"rank {late} has {excess[most] / 1e6:.2f} ms a step more of {most} than the others"] if excess[most] > 0 else []
+
+
+def _middle(name: str, steps: Sequence[StepBreakdown]) -> float:
+    return statistics.median(s.buckets.get(name, 0) for s in steps)
 
 
 def _confidence(cause: Cause, claimed: Sequence[Sequence[int]]) -> float:

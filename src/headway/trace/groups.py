@@ -83,9 +83,7 @@ def _issuers(table: Table, track: Ints, time: Ints) -> Ints:
     for level in (1, 0):  # rows with the group's name win over those without
         chosen = rows[best == level]
         tracks = table.track[chosen]
-        steps = {
-            int(t): innermost(table.start[r], table.end[r], r) for t in np.unique(tracks) for r in (chosen[tracks == t],)
-        }
+        steps = {int(t): innermost(table.start[r], table.end[r], r) for t in np.unique(tracks) for r in (chosen[tracks == t],)}
         found = _looked_up(steps, track, time)
         out = np.where(found >= 0, found, out)
     return out

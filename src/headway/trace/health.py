@@ -63,6 +63,9 @@ def of_table(table: Table, rank: int) -> list[Health]:
     if not len(table.rows(*HOST)):
         text = "no host rows: idle time has no cause"
         out.append(Health(what="no_host_rows", count=1, rank=rank, affects="idle causes, phases", text=text))
+    if not len(device) and len(table.rows(Kind.RUNTIME)):
+        text = "calls to an accelerator but no work of it recorded; operators of the host are shown as if they were the device"
+        out.append(Health(what="no_device_rows", count=1, rank=rank, affects="buckets", text=text))
     graphs = int(table.named(lambda n: n in ("cudaGraphLaunch", "hipGraphLaunch"))[table.rows(Kind.RUNTIME)].sum())
     if graphs:
         text = "graphs are launched as a whole: their kernels share one launch, and a profiler may not record all of them"

@@ -181,9 +181,7 @@ def _causes(table: Table, training: int) -> dict[int, Steps]:
 def _by_track(table: Table, rows: Ints, code: Ints) -> dict[int, Steps]:
     """For each track, the code of its innermost row among `rows`."""
     tracks = table.track[rows]
-    return {
-        int(t): innermost(table.start[mine], table.end[mine], code[mine]) for t in np.unique(tracks) for mine in (rows[tracks == t],)
-    }
+    return {int(t): innermost(table.start[mine], table.end[mine], code[mine]) for t in np.unique(tracks) for mine in (rows[tracks == t],)}
 
 
 def comm_axes(table: Table) -> tuple[tuple[str, ...], dict[int, Steps]]:

@@ -136,7 +136,7 @@ def _exact(value: Any) -> int | None:
         raise Inexact
     try:
         number = Decimal(str(value)) * 1000
-        return int(round(number)) if abs(number) < _LIMIT_NS else None
+        return round(number) if abs(number) < _LIMIT_NS else None
     except (InvalidOperation, ValueError, OverflowError):
         return None
 

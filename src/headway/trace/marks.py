@@ -43,7 +43,8 @@ FOREIGN_PHASES: Final = (
     Rule("evaluate", r"^(evaluate|evaluation|validation|validate)\b|^## ?(RecMetric|metrics)", ("evaluate", "## metrics update ##")),
     Rule(
         "backward",
-        r"^autograd::engine::evaluate_function|^torch::autograd::|Backward\d*$|^## ?backward|^FSDP::(pre_backward|backward_prefetch|post_backward|root_post_backward)",
+        r"^autograd::engine::evaluate_function|^torch::autograd::|Backward\d*$|^## ?backward|"
+        r"^FSDP::(pre_backward|backward_prefetch|post_backward|root_post_backward)",
         ("autograd::engine::evaluate_function: AddmmBackward0", "## backward ##", "CudnnConvolutionBackward", "FSDP::pre_backward (2)"),
     ),
     Rule(

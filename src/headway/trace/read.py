@@ -30,11 +30,8 @@ _KINDS = {
     **dict.fromkeys(("gpu_memset", "memset"), Kind.MEMSET),
     "gpu_user_annotation": Kind.DEVICE_MARK,
     "cuda_sync": Kind.SYNC,
-    **dict.fromkeys(
-        "runtime cuda_runtime cuda_driver hip_runtime hip_driver xpu_runtime xpu_driver mtia_runtime privateuse1_runtime "
-        "privateuse1_driver".split(),
-        Kind.RUNTIME,
-    ),
+    "runtime": Kind.RUNTIME,
+    **{f"{maker}_{side}": Kind.RUNTIME for maker in ("cuda", "hip", "xpu", "mtia", "privateuse1") for side in ("runtime", "driver")},
     **dict.fromkeys(("operator", "cpu_op"), Kind.OPERATOR),
     "user_annotation": Kind.MARK,
     "python_function": Kind.PYTHON,
@@ -178,7 +175,10 @@ def _columns(path: Path, file: File, spans: list[Event], start: Ints, usable: An
 
 def _whole(values: list[Any]) -> Ints:
     """Integers of up to 63 bits; -1 for anything else (missing, text, larger)."""
-    return np.array([v if v.__class__ is int and -1 <= v < 1 << 62 else _as_whole(v) for v in values], np.int64)
+    return np.array(
+        [-1 if v is None else v if v.__class__ is int and -1 <= v < 1 << 62 else _as_whole(v) for v in values],
+        np.int64,
+    )
 
 
 def _as_whole(value: Any) -> int:

@@ -159,7 +159,10 @@ def _leaves(table: Table, rows: Ints, computes: NDArray[np.bool_]) -> Ints:
 def _childless(table: Table, rows: Ints) -> Ints:
     """Rows of one thread, in order of (start, longest first), in which none of the others is nested."""
     level = depth(table.start[rows], table.end[rows])
-    return rows[~np.append(level[1:] > level[:-1], np.zeros(min(len(rows), 1), bool))]
+    calls = np.zeros(len(rows), bool)
+    calls[:-1] = level[1:] > level[:-1]
+    childless: Ints = rows[~calls]
+    return childless
 
 
 def _gloo_launches(table: Table, gloo: Ints) -> Ints:
