@@ -39,7 +39,7 @@ def test_the_training_loop_stays_small() -> None:
     if not files:
         pytest.skip(f"{size.LOOP} does not exist yet")
     now, limit = size.total(files), LIMITS["loop_closure_code_lines"]
-    assert limit <= 9000, "the design allows 9,000 code lines"
+    assert limit <= 9000, "the design allows 9,000 code lines; what is written here may be lower"
     assert now <= limit, f"{size.LOOP} reaches {now} code lines in {len(files)} files; the limit is {limit} and only goes down"
 
 
