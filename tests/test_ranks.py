@@ -60,6 +60,15 @@ def test_results_by_rank_again_and_again() -> None:
         assert run_ranks(_sum, world, 1.0) == [(total, 1, str(r)) for r in range(world)]
 
 
+def _threads_of_the_server() -> int:
+    status = Path(f"/proc/{os.getppid()}/status").read_text()
+    return int(status.split("Threads:")[1].split()[0])
+
+
+def test_the_server_has_no_thread_to_lose_in_a_fork() -> None:
+    assert run_ranks(_threads_of_the_server, 1) == [1]
+
+
 def test_tensors_come_back_whole() -> None:
     assert [t.sum().item() for t in run_ranks(_tensor, 3)] == [0.0, 1000.0, 2000.0]
 
