@@ -119,6 +119,20 @@ def test_crop_and_flip_are_cuts_of_the_image_and_differ_by_visit() -> None:
     assert min(len(s) for s in seen.values()) >= 2  # 12 visits: mirrored at least once, and not always
 
 
+def test_a_random_crop_comes_from_every_place_as_often() -> None:
+    class Ramp(Wide):
+        size = 1
+
+        def load(self, index: int) -> Sample:
+            return {"image": np.arange(5, dtype=np.uint8).reshape(1, 1, 5).repeat(3, 0), "label": 0}
+
+    with Loader(Ramp(), DataSpec(crop="random"), seed=0, global_batch=2000) as loader:
+        places = ((loader.step(0)[0]["image"][:, 0, 0, 0] + 1) * 127.5).round().long()
+    assert torch.bincount(places, minlength=5).tolist() == pytest.approx([400] * 5, abs=90)  # 5 standard deviations
+    with Loader(Ramp(), DataSpec(crop="center"), seed=0, global_batch=20) as loader:
+        assert (((loader.step(0)[0]["image"][:, 0, 0, 0] + 1) * 127.5).round() == 2).all()
+
+
 def test_flip_mirrors_half_of_the_visits() -> None:
     images = np.zeros((1, 1, 2, 2), np.uint8)
     images[..., 0] = 255

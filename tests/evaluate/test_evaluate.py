@@ -69,6 +69,13 @@ def test_real_digits_agree_and_wrong_labels_do_not(data: ArrayDataset, real: tup
     assert half.classifier_accuracy == good.classifier_accuracy
 
 
+def test_the_accuracy_is_that_on_samples_the_classifier_has_not_seen(data: ArrayDataset) -> None:
+    """Labels without meaning can be learnt by heart, not guessed: 1 of 10 is right."""
+    rows = data.load_batch(np.arange(1000))
+    random = ArrayDataset("random", rows["image"], np.random.default_rng(0).integers(10, size=1000))
+    assert class_agreement(rows["image"], rows["label"], dataset=random).classifier_accuracy < 0.2
+
+
 def test_noise_and_samples_that_are_not_finite_agree_by_chance_or_not_at_all(data: ArrayDataset) -> None:
     labels = np.arange(200) % 10
     noise = np.random.default_rng(0).standard_normal((200, 1, 8, 8))
@@ -169,8 +176,11 @@ def test_nearest_is_the_nearest() -> None:
     distance, index = nearest(a, b)
     np.testing.assert_allclose(distance, brute.min(1))
     np.testing.assert_array_equal(index, brute.argmin(1))
-    own, _ = nearest(a, a, same=True)
-    assert own.min() > 0
+    a -= 0.5
+    brute = np.sqrt(((a[:, None] - a[None]) ** 2).mean(2)) + np.diag(np.full(700, np.inf))
+    own, index = nearest(a, a, same=True)
+    np.testing.assert_allclose(own, brute.min(1))
+    np.testing.assert_array_equal(index, brute.argmin(1))
 
 
 def split(data: ArrayDataset) -> tuple[ArrayDataset, np.ndarray, np.ndarray]:
