@@ -1,13 +1,8 @@
-"""Checkpoints: any layout into any other, bitwise; whole or not there; never in the way of the training."""
+"""Checkpoints: any layout into any other, bitwise; beside the training; the newest kept; what does not fit is refused."""
 
 from __future__ import annotations
 
 import errno
-import json
-import os
-import random
-import resource
-import signal
 import threading
 import time
 from collections.abc import Mapping
@@ -23,29 +18,15 @@ from torch.distributed.tensor import DTensor
 from headway.parallel import fsdp
 from headway.parallel.mesh import build_mesh
 from headway.runtime import manifest, optim
-from headway.runtime.checkpoint import Checkpoints, load_tensors
+from headway.runtime.checkpoint import load_tensors
 from headway.runtime.ema import Ema
 from headway.spec.errors import RunError
-from headway.spec.parts import CheckpointSpec, MeshSpec, OptimSpec, PrecisionSpec
+from headway.spec.parts import MeshSpec, OptimSpec, PrecisionSpec
 from tests.parallel.nets import BATCH, Net, loss_sum, make
-from tests.ranks import run_ranks, start
+from tests.ranks import run_ranks
+from tests.runtime.saves import names, opened, state_of
 
-Told = list[tuple[str, str]]
 FP32 = PrecisionSpec()
-
-
-def _open(folder: Path, *, keep: int = 2, blocking: bool = True, rank: int = 0, world: int = 1) -> tuple[Checkpoints, Told]:
-    told: Told = []
-    spec = CheckpointSpec(keep=keep, blocking=blocking)
-    return Checkpoints(folder, spec, rank=rank, world=world, notify=lambda kind, text: told.append((kind, text))), told
-
-
-def _state(value: float) -> dict[str, Any]:
-    return {"net": {"a.w": torch.full((300, 70), value), "b": torch.tensor(value)}, "clock": int(value), "note": {"x": 0.5, "list": [1, 2]}}
-
-
-def _names(folder: Path) -> list[str]:
-    return sorted(p.name for p in folder.iterdir())
 
 
 # ---- layouts ----
@@ -91,7 +72,7 @@ def _place(spec: MeshSpec) -> tuple[int, int]:
 def _save_run(folder: Path, spec: MeshSpec) -> dict[str, Any]:
     """Save after two steps, train on while it is written; what the tree was when `save` was called."""
     rank, world = _place(spec)
-    checkpoints, told = _open(folder, blocking=False, rank=rank, world=world)
+    checkpoints, told = opened(folder, blocking=False, rank=rank, world=world)
     run = _Run(spec, seed=0)
     run.step()
     run.step()
@@ -107,7 +88,7 @@ def _save_run(folder: Path, spec: MeshSpec) -> dict[str, Any]:
 
 def _load_run(folder: Path, spec: MeshSpec) -> dict[str, Any]:
     rank, world = _place(spec)
-    checkpoints, told = _open(folder, rank=rank, world=world)
+    checkpoints, told = opened(folder, rank=rank, world=world)
     run = _Run(spec, seed=1)
     found = checkpoints.newest()
     assert found and found.samples == 24 and found.meta == {"step": 2} and not told
@@ -130,7 +111,7 @@ HSDP, REPLICAS = MeshSpec(dp_replicate=2, dp_shard=2), MeshSpec(dp_replicate=2)
 )
 def test_any_layout_loads_into_any_other_bitwise(tmp_path: Path, source: MeshSpec, others: list[MeshSpec]) -> None:
     saved = run_ranks(_save_run, source.world, tmp_path, source)[0]
-    assert _names(tmp_path) == ["s000000000024"]
+    assert names(tmp_path) == ["s000000000024"]
     for layout in others:
         for loaded in run_ranks(_load_run, layout.world, tmp_path, layout):
             assert loaded.keys() == saved.keys()
@@ -148,10 +129,10 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def test_round_trip_of_tensors_and_values(tmp_path: Path) -> None:
-    checkpoints, told = _open(tmp_path / "new" / "checkpoints")
+    checkpoints, told = opened(tmp_path / "new" / "checkpoints")
     assert checkpoints.newest() is None and not told
-    checkpoints.save(_state(7.0), samples=7, meta={"why": "test"})
-    tree = _state(0.0) | {"note": {"x": 0.0, "list": []}}
+    checkpoints.save(state_of(7.0), samples=7, meta={"why": "test"})
+    tree = state_of(0.0) | {"note": {"x": 0.0, "list": []}}
     found = checkpoints.newest()
     assert found and found.meta == {"why": "test"}
     checkpoints.load(found, tree)
@@ -164,14 +145,14 @@ def test_save_returns_before_it_is_written_and_the_state_may_change(tmp_path: Pa
     gate, at_gate = threading.Event(), threading.Event()
     write = FileSystemWriter.write_data
     monkeypatch.setattr(FileSystemWriter, "write_data", lambda *a: (at_gate.set(), gate.wait(30), write(*a))[2])
-    checkpoints, told = _open(tmp_path, blocking=False)
-    state = _state(1.0)
+    checkpoints, told = opened(tmp_path, blocking=False)
+    state = state_of(1.0)
     checkpoints.save(state, samples=1, meta={})
     state["net"]["a.w"].fill_(99.0)
     state["net"]["b"].fill_(99.0)
     assert at_gate.wait(30)
     checkpoints.poll()
-    assert not told and manifest.folders(tmp_path) == [] and _names(tmp_path) == ["s000000000001.incomplete"]
+    assert not told and manifest.folders(tmp_path) == [] and names(tmp_path) == ["s000000000001.incomplete"]
     gate.set()
     checkpoints.wait()
     assert [k for k, _ in told] == ["checkpoint"]
@@ -180,9 +161,9 @@ def test_save_returns_before_it_is_written_and_the_state_may_change(tmp_path: Pa
 
 
 def test_one_save_at_a_time_and_poll_tells_when_it_is_over(tmp_path: Path) -> None:
-    checkpoints, told = _open(tmp_path, blocking=False)
+    checkpoints, told = opened(tmp_path, blocking=False)
     for samples in (1, 2):
-        checkpoints.save(_state(samples), samples=samples, meta={})
+        checkpoints.save(state_of(samples), samples=samples, meta={})
     assert len(told) == 1  # the second save waited for the first
     deadline = time.monotonic() + 30
     while len(told) < 2 and time.monotonic() < deadline:
@@ -192,234 +173,50 @@ def test_one_save_at_a_time_and_poll_tells_when_it_is_over(tmp_path: Path) -> No
 
 
 def test_the_newest_are_kept(tmp_path: Path) -> None:
-    checkpoints, _ = _open(tmp_path, keep=2)
+    checkpoints, _ = opened(tmp_path, keep=2)
     for samples in (5, 10, 1_000_000_000_000):
-        checkpoints.save(_state(1.0), samples=samples, meta={})
-    assert _names(tmp_path) == ["s000000000010", "s1000000000000"]
+        checkpoints.save(state_of(1.0), samples=samples, meta={})
+    assert names(tmp_path) == ["s000000000010", "s1000000000000"]
 
 
 def test_the_same_samples_again_write_nothing_unless_damaged(tmp_path: Path) -> None:
-    checkpoints, _ = _open(tmp_path)
-    checkpoints.save(_state(1.0), samples=1, meta={})
+    checkpoints, _ = opened(tmp_path)
+    checkpoints.save(state_of(1.0), samples=1, meta={})
     path = tmp_path / "s000000000001"
-    checkpoints.save(_state(2.0), samples=1, meta={})
+    checkpoints.save(state_of(2.0), samples=1, meta={})
     assert load_tensors(path, "net")["b"].item() == 1.0
     (path / "__0_0.distcp").write_bytes(b"")
-    checkpoints.save(_state(2.0), samples=1, meta={})
-    assert load_tensors(path, "net")["b"].item() == 2.0 and _names(tmp_path) == ["s000000000001"]
+    checkpoints.save(state_of(2.0), samples=1, meta={})
+    assert load_tensors(path, "net")["b"].item() == 2.0 and names(tmp_path) == ["s000000000001"]
 
 
 def test_a_damaged_later_checkpoint_does_not_push_out_good_ones(tmp_path: Path) -> None:
-    checkpoints, _ = _open(tmp_path, keep=1)
-    checkpoints.save(_state(3.0), samples=300, meta={})
+    checkpoints, _ = opened(tmp_path, keep=1)
+    checkpoints.save(state_of(3.0), samples=300, meta={})
     (tmp_path / "s000000000300" / ".metadata").unlink()
-    checkpoints.save(_state(1.0), samples=100, meta={})
+    checkpoints.save(state_of(1.0), samples=100, meta={})
     found = checkpoints.newest()
     assert found and found.samples == 100
 
 
 def test_leftovers_are_removed_at_the_start_and_told(tmp_path: Path) -> None:
-    checkpoints, _ = _open(tmp_path)
-    checkpoints.save(_state(1.0), samples=1, meta={})
+    checkpoints, _ = opened(tmp_path)
+    checkpoints.save(state_of(1.0), samples=1, meta={})
     part = tmp_path / "s000000000002.incomplete"
     part.mkdir()
     (part / "__0_0.distcp").write_bytes(b"half")
     (tmp_path / "s000000000000.removed").mkdir()  # an old one, half removed: nothing to tell
-    again, told = _open(tmp_path)
-    assert _names(tmp_path) == ["s000000000001"]
+    again, told = opened(tmp_path)
+    assert names(tmp_path) == ["s000000000001"]
     assert [k for k, _ in told] == ["warning"] and "s000000000002" in told[0][1] and "cut off" in told[0][1]
     assert again.newest() is not None
-
-
-# ---- damage ----
-
-
-def _two(folder: Path) -> tuple[Path, Checkpoints, Told]:
-    checkpoints, told = _open(folder)
-    for samples in (1, 2):
-        checkpoints.save(_state(samples), samples=samples, meta={})
-    told.clear()
-    return folder / "s000000000002", checkpoints, told
-
-
-def _falls_back(checkpoints: Checkpoints, told: Told, why: str) -> None:
-    found = checkpoints.newest()
-    assert found and found.samples == 1
-    assert [k for k, _ in told] == ["warning"]
-    text = told[0][1]
-    assert "s000000000002 is damaged" in text and why in text and "the last good one, s000000000001, is used" in text
-    told.clear()
-
-
-def test_any_flipped_bit_is_found(tmp_path: Path) -> None:
-    newest, checkpoints, told = _two(tmp_path)
-    rng = random.Random(0)
-    files = sorted(newest.iterdir())
-    assert [f.name for f in files] == [".metadata", "__0_0.distcp", "manifest.json"]
-    for file in files:
-        whole = file.read_bytes()
-        for at in [0, len(whole) - 1, *(rng.randrange(len(whole)) for _ in range(20))]:
-            broken = bytearray(whole)
-            broken[at] ^= 1 << rng.randrange(8)
-            if file.name == manifest.MANIFEST and _json(bytes(broken)) == _json(whole):
-                continue  # white space between the values
-            file.write_bytes(broken)
-            _falls_back(checkpoints, told, file.name)
-        file.write_bytes(whole)
-    found = checkpoints.newest()
-    assert found and found.samples == 2 and not told
-
-
-def _json(text: bytes) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def test_missing_short_and_unreadable_files_are_found(tmp_path: Path) -> None:
-    newest, checkpoints, told = _two(tmp_path)
-    data = newest / "__0_0.distcp"
-    whole = data.read_bytes()
-    data.write_bytes(whole[:-100])
-    _falls_back(checkpoints, told, f"has {len(whole) - 100} bytes, {len(whole)} were written")
-    data.unlink()
-    _falls_back(checkpoints, told, "__0_0.distcp is missing")
-    data.mkdir()
-    _falls_back(checkpoints, told, "__0_0.distcp")
-    (newest / "manifest.json").write_text("[]")
-    _falls_back(checkpoints, told, "manifest.json")
-    (newest / "manifest.json").unlink()
-    _falls_back(checkpoints, told, "manifest.json")
-
-
-def test_no_good_one_left_is_said(tmp_path: Path) -> None:
-    checkpoints, told = _open(tmp_path)
-    (tmp_path / "s000000000001").mkdir()
-    assert checkpoints.newest() is None
-    assert "there is no good one left" in told[0][1]
-
-
-def _save_for_ever(folder: Path, seed: int) -> None:
-    checkpoints, _ = _open(folder, blocking=bool(seed % 2))
-    found = checkpoints.newest()
-    samples = found.samples if found else 0
-    while True:
-        samples += 1
-        checkpoints.save({"w": {f"{i}": torch.full((50_000,), float(samples)) for i in range(10)}}, samples=samples, meta={})
-
-
-def test_a_kill_at_any_moment_leaves_the_last_good_one(tmp_path: Path) -> None:
-    rng = random.Random(3)
-    cut, last = 0, 0
-    for seed in range(12):
-        process = start(_save_for_ever, tmp_path, seed)
-        deadline = time.monotonic() + 30
-        while not any(manifest.samples_of(p) > last for p in manifest.folders(tmp_path)) and time.monotonic() < deadline:
-            time.sleep(0.002)
-        time.sleep(rng.random() * 0.05)
-        assert process.is_alive()
-        process.kill()
-        process.join()
-        cut += sum(p.suffix == manifest.INCOMPLETE for p in manifest.leftovers(tmp_path))
-        told: Told = []
-        found = manifest.newest(tmp_path, lambda kind, text, told=told: told.append((kind, text)))
-        assert found and found.samples > last and not told  # whole, and not older than what was there
-        last = found.samples
-        tensors = load_tensors(found.path, "w")
-        assert all(t.unique().tolist() == [float(last)] for t in tensors.values()) and len(tensors) == 10
-    assert cut >= 3, "kills never met a write: the test shows nothing"
-
-
-# ---- saves that fail ----
-
-
-def _file_size_limit(folder: Path) -> tuple[Told, list[str], bool]:
-    """A disk that takes no more: files may not grow past 20,000 bytes."""
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    checkpoints, told = _open(folder)
-    checkpoints.save({"t": torch.zeros(10)}, samples=1, meta={})
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-    checkpoints.save({"t": torch.zeros(100_000)}, samples=2, meta={})
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    names, found = _names(folder), checkpoints.newest()
-    checkpoints.save({"t": torch.zeros(100_000)}, samples=3, meta={})  # there is room again
-    return told, names, bool(found and found.samples == 1)
-
-
-def test_a_full_disk_is_told_and_the_old_one_is_intact(tmp_path: Path) -> None:
-    told, names, intact = run_ranks(_file_size_limit, 1, tmp_path)[0]
-    assert names == ["s000000000001"] and intact
-    assert [k for k, _ in told] == ["checkpoint", "warning", "checkpoint"]
-    text = told[1][1]
-    assert "s000000000002 could not be saved" in text and os.strerror(errno.EFBIG) in text
-    assert "s000000000001 is intact" in text and "training goes on" in text
-    assert _names(tmp_path) == ["s000000000001", "s000000000003"]
-
-
-def _one_rank_fails(folder: Path, where: str) -> tuple[Told, float]:
-    rank, world = dist.get_rank(), dist.get_world_size()
-    checkpoints, told = _open(folder, rank=rank, world=world, blocking=False)
-    state = {"t": torch.zeros(1000), "r": torch.ones(3)}
-    checkpoints.save(state, samples=1, meta={})
-    checkpoints.wait()
-
-    def fail(*args: Any) -> Any:
-        raise RuntimeError("planted: no memory") if where == "stage" else OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "here")
-
-    write, stage, hashed = FileSystemWriter.write_data, checkpoints._stager.stage, manifest.digest
-    if rank == world - 1:
-        if where == "write":
-            FileSystemWriter.write_data = fail  # type: ignore[method-assign]
-        elif where == "hash":
-            manifest.digest = fail
-        else:
-            checkpoints._stager.stage = fail  # type: ignore[method-assign]
-    checkpoints.save(state, samples=2, meta={})
-    value = torch.ones(1)
-    dist.all_reduce(value)  # the training goes on meanwhile
-    checkpoints.wait()
-    FileSystemWriter.write_data, checkpoints._stager.stage, manifest.digest = write, stage, hashed  # type: ignore[method-assign]
-    checkpoints.save(state, samples=3, meta={})
-    checkpoints.wait()
-    return told, value.item()
-
-
-@pytest.mark.parametrize("where", ["write", "hash", "stage"])
-def test_one_rank_that_cannot_save_stops_nobody(tmp_path: Path, where: str) -> None:
-    (told, value), (other, _) = run_ranks(_one_rank_fails, 2, tmp_path, where)
-    assert value == 2.0 and other == []
-    assert [k for k, _ in told] == ["checkpoint", "warning", "checkpoint"]
-    assert ("planted: no memory" if where == "stage" else "No space left on device") in told[1][1]
-    assert "s000000000001 is intact" in told[1][1]
-    assert _names(tmp_path) == ["s000000000001", "s000000000003"]
-
-
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    checkpoints, told = _open(tmp_path / "file")
-    checkpoints.save(_state(1.0), samples=1, meta={})
-    assert [k for k, _ in told] == ["warning"] and "there is no earlier one" in told[0][1] and "Not a directory" in told[0][1]
-
-
-def test_old_ones_that_cannot_be_removed_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoints, told = _open(tmp_path, keep=1)
-    checkpoints.save(_state(1.0), samples=1, meta={})
-
-    def refuse(*args: Any) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", "s000000000001")
-
-    monkeypatch.setattr(manifest, "remove", refuse)
-    checkpoints.save(_state(2.0), samples=2, meta={})
-    assert [k for k, _ in told] == ["checkpoint", "warning", "checkpoint"] and "Permission denied" in told[1][1]
 
 
 # ---- what does not fit ----
 
 
 def test_a_folder_that_cannot_be_read_is_an_error_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoints, _ = _open(tmp_path)
+    checkpoints, _ = opened(tmp_path)
 
     def refuse(*args: Any) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path))
@@ -430,17 +227,17 @@ def test_a_folder_that_cannot_be_read_is_an_error_of_the_run(tmp_path: Path, mon
 
 
 def _other_states() -> list[tuple[dict[str, Any], str]]:
-    more = _state(0.0)
+    more = state_of(0.0)
     more["net"]["c"] = torch.zeros(2)
-    wider = _state(0.0)
+    wider = state_of(0.0)
     wider["net"]["a.w"] = torch.zeros(300, 71)
-    return [(more, "net/c"), (wider, "net/a.w"), (_state(0.0) | {"new": 1}, "new")]
+    return [(more, "net/c"), (wider, "net/a.w"), (state_of(0.0) | {"new": 1}, "new")]
 
 
 @pytest.mark.parametrize(("state", "what"), _other_states(), ids=["more", "wider", "value"])
 def test_a_state_that_does_not_fit_is_refused(tmp_path: Path, state: dict[str, Any], what: str) -> None:
-    checkpoints, _ = _open(tmp_path)
-    checkpoints.save(_state(1.0), samples=1, meta={})
+    checkpoints, _ = opened(tmp_path)
+    checkpoints.save(state_of(1.0), samples=1, meta={})
     found = checkpoints.newest()
     assert found
     with pytest.raises(RunError, match=what):
@@ -448,8 +245,8 @@ def test_a_state_that_does_not_fit_is_refused(tmp_path: Path, state: dict[str, A
 
 
 def test_load_tensors_says_what_is_there(tmp_path: Path) -> None:
-    checkpoints, _ = _open(tmp_path)
-    checkpoints.save(_state(1.0), samples=1, meta={})
+    checkpoints, _ = opened(tmp_path)
+    checkpoints.save(state_of(1.0), samples=1, meta={})
     with pytest.raises(RunError, match="holds no 'ema', only net"):
         load_tensors(tmp_path / "s000000000001", "ema")
     with pytest.raises(RunError, match="no checkpoint"):
