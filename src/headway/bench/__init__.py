@@ -1,0 +1,1 @@
+"""Measurements of Headway itself; import from the module that defines a thing."""

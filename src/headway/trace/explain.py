@@ -174,9 +174,10 @@ def _merge(measured: Iterable[RankBreakdown], given: Input) -> list[RankBreakdow
     for rank in given.events.steps:
         if not any(r == rank for r, _ in groups):
             groups[rank, str(given.info.get("device", "cpu"))] = []
-    out = []
+    out: list[RankBreakdown] = []
     for (rank, device), parts in sorted(groups.items()):
-        steps = {s.step: s for s in given.events.steps.get(rank, ())} | {s.step: s for p in parts for s in p.steps}
+        told = () if any(r.rank == rank for r in out) else given.events.steps.get(rank, ())  # the first device of a rank has them
+        steps = {s.step: s for s in told} | {s.step: s for p in parts for s in p.steps}
         if steps:
             source = ", ".join(p.source for p in parts)
             out.append(RankBreakdown(rank=rank, device=device, steps=tuple(steps[k] for k in sorted(steps)), source=source))

@@ -69,9 +69,11 @@ class File(Struct):
 
 
 class Loss(Struct):
-    """What a broken file cost: events that could not be read, bytes of text after the last whole event, what was mended."""
+    """What a broken file cost: events that could not be read, whether the end is missing and how much text follows the last whole event,
+    what was mended."""
 
     events: int = 0
+    cut: bool = False
     cut_bytes: int = 0
     mended: tuple[str, ...] = ()
 
@@ -194,6 +196,7 @@ def _salvage(text: str, mended: tuple[str, ...]) -> tuple[File, Loss]:
             events.append(event)
     tail = text[end:].strip(" \t\r\n,")
     if not tail.startswith("]"):
+        loss.cut = True
         loss.cut_bytes = len(tail.encode("utf-8", "replace"))
     fields = {name: _field(text, name) for name in ("distributedInfo", "deviceProperties", "baseTimeNanoseconds", "host_name")}
     file = _convert({k: v for k, v in fields.items() if v is not None}, File) or File()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headway.spec.breakdown import Health
 from headway.spec.errors import TraceError
@@ -37,6 +38,7 @@ _KINDS = {
     "python_function": Kind.PYTHON,
 }
 _DRAWN = {"trace", "overhead", "cuda_profiler_range"}  # known, and not a span of work
+_MOST_RANKS = 1 << 20  # beyond it a number is damage, not a rank
 _SIZES = {"double": 8, "long": 8, "int": 4, "float": 4, "half": 2, "bfloat16": 2, "short": 2, "byte": 1, "char": 1, "bool": 1}
 _SIZES |= {"float64": 8, "int64": 8, "int32": 4, "float32": 4, "float16": 2, "int16": 2, "int8": 1, "uint8": 1, "complexfloat": 8}
 
@@ -102,30 +104,37 @@ def _table(path: Path, data: bytes, whole: bool) -> Table:
         raise TraceError(f"not a trace: no list of events in it (it starts with {shown!r})", where=str(path), fix=FIX)
     spans = _spans(file)
     try:
-        start, usable = nanoseconds([e.ts for e in spans])
+        start, length, usable = _times(spans)
     except Inexact:
         file = decode_exact(data)
         spans = _spans(file)
-        start, usable = nanoseconds([e.ts for e in spans])
+        start, length, usable = _times(spans)
     health = _losses(loss, whole) + _unpaired(file)
     if not spans:
         raise TraceError("the trace holds no spans", where=str(path), fix="Profile at least one step, and let the export finish.")
-    return _columns(path, file, spans, start, usable, health)
+    return _columns(path, file, spans, (start, length, usable), health)
 
 
 def _spans(file: File) -> list[Event]:
     return [e for e in file.events or () if e.ph == "X"]
 
 
-def _columns(path: Path, file: File, spans: list[Event], start: Ints, usable: Any, health: list[Health]) -> Table:
-    base = file.base_ns if isinstance(file.base_ns, int) and abs(file.base_ns) < 1 << 61 else 0
+def _times(spans: list[Event]) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+    """(start, duration, usable) in nanoseconds. Raises Inexact."""
+    start, usable = nanoseconds([e.ts for e in spans])
     length, known = nanoseconds([0 if e.dur is None else e.dur for e in spans])
+    return start, length, usable & known
+
+
+def _columns(path: Path, file: File, spans: list[Event], times: tuple[Ints, Ints, NDArray[np.bool_]], health: list[Health]) -> Table:
+    start, length, usable = times
+    base = file.base_ns if isinstance(file.base_ns, int) and abs(file.base_ns) < 1 << 61 else 0
     codes: dict[Any, int] = {}
     category = np.array([codes.setdefault(e.cat, len(codes)) for e in spans], np.int64)
     kinds = [_KINDS.get(str(c).lower(), Kind.OTHER) for c in codes]
     kind = np.array([int(k) for k in kinds], np.int8)[category]
     health += _strange(codes, category, kinds)
-    lost = ~usable | ~known
+    lost = ~usable
     blank = np.isin(kind, (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)) & (start == 0) & (np.median(start) > 86_400 * 10**9)
     unfinished = (length < 0) & ~lost
     for what, rows, text in (
@@ -208,8 +217,8 @@ def _distributed(info: Any) -> tuple[int | None, int | None, str, tuple[Group, .
             groups.append(Group(str(row.get("pg_name")), str(row.get("pg_desc", "")), members if complete else ()))
     rank, world = info.get("rank"), info.get("world_size")
     return (
-        rank if isinstance(rank, int) and rank >= 0 else None,
-        world if isinstance(world, int) and world > 0 else None,
+        rank if isinstance(rank, int) and 0 <= rank < _MOST_RANKS else None,
+        world if isinstance(world, int) and 0 < world <= _MOST_RANKS else None,
         str(info.get("backend", "")),
         tuple(groups),
     )
@@ -284,7 +293,7 @@ def _count(shape: Sequence[Any]) -> int:
 
 def _losses(loss: Loss, whole: bool) -> list[Health]:
     out = []
-    if not whole or loss.cut_bytes:
+    if not whole or loss.cut:
         text = "the end of the file is missing; every whole event before it is used"
         out.append(Health(what="truncated", count=max(1, loss.cut_bytes), affects="the last steps", text=text))
     if loss.events:
