@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from headway.spec.breakdown import StepBreakdown
 from headway.trace.explain import explain
 from tests.trace.drawing import US, draw, span, write
@@ -262,6 +263,22 @@ def test_a_host_row_with_a_stream_is_not_device_work(tmp_path: Path) -> None:
         span("gpu_user_annotation", "ProfilerStep#0", 0, 20, pid=0, tid=7),
     ]
     assert micro(dict(only(write(tmp_path / "t.json", rows)).buckets)) == {"compute.elementwise": 4, "idle.launch": 16}
+
+
+@pytest.mark.parametrize("category", ["user_annotation", "cpu_op", "Operator"])
+def test_marks_under_any_category(tmp_path: Path, category: str) -> None:
+    """Older files, and ranges made without the Python profiler, call an annotation an operator."""
+    rows = [
+        span(category, "ProfilerStep#4", 0, 40),
+        span(category, "headway::phase::input", 1, 9),
+        span(category, "headway::phase::forward", 10, 20),
+        span(category, "cudaDeviceSynchronize", 11, 8),
+        span("cpu_op", "aten::mm", 20, 5),
+    ]
+    step = only(write(tmp_path / "t.json", rows))
+    assert step.step == 4
+    assert micro(dict(step.buckets)) == {"idle.input": 9, "idle.sync": 8, "compute.gemm": 5, "idle.launch": 18}
+    assert micro(dict(step.phases)) == {"input": 9, "forward": 20, "other": 11}
 
 
 def test_gpu_trace_without_a_host(tmp_path: Path) -> None:

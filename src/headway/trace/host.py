@@ -89,7 +89,7 @@ def training_track(table: Table) -> int:
 
 def step_rows(table: Table) -> Ints:
     """Rows of step marks on the host, in order of start, of the thread that has most of them."""
-    rows = np.flatnonzero(np.isin(table.kind, (Kind.MARK, Kind.OPERATOR)) & (table.coded(marks.step) >= 0))
+    rows = np.flatnonzero((table.kind == Kind.MARK) & (table.coded(marks.step) >= 0))
     if len(rows):
         rows = rows[table.track[rows] == np.bincount(table.track[rows]).argmax()]
     return rows

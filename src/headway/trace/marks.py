@@ -82,8 +82,17 @@ CAUSES: Final = (
 )
 READS_DEVICE: Final = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|equal)$")  # a sync where a device works
 
+_MARK = re.compile(
+    r"^(headway::|ProfilerStep#|Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)#|FSDP::|gloo:|nccl:|xccl:|hccl:|## |"
+    r"DistributedDataParallel\.|(cuda|hip|cu)[A-Z]\w*$|gc$|torch\.cuda\.)"
+)
 _GLOO_LAUNCH = re.compile(r"^c10d::(?!.*(wait|set_))")
 _FSDP = re.compile(r"^FSDP::\w+(?: for)? ?\(?([\w.]+)\)?$")
+
+
+def is_mark(name: str) -> bool:
+    """Whether a row that its writer calls an operator is an annotation: it says what goes on, and computes nothing by itself."""
+    return _MARK.match(name) is not None
 
 
 def step(name: str) -> int:

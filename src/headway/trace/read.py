@@ -20,6 +20,7 @@ from headway.spec.breakdown import Health
 from headway.spec.errors import TraceError
 from headway.trace.classify import collective
 from headway.trace.kineto import Event, File, Inexact, Loss, decode, decode_exact, nanoseconds
+from headway.trace.marks import is_mark
 from headway.trace.sweep import Ints
 from headway.trace.table import Collective, Group, Kind, Table
 
@@ -156,13 +157,16 @@ def _columns(path: Path, file: File, spans: list[Event], times: tuple[Ints, Ints
     placed = np.isin(kind, (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET, Kind.SYNC, Kind.DEVICE_MARK))
     bare = np.flatnonzero(placed & (device < 0))
     device[bare] = [_device(spans[i].pid) for i in bare.tolist()]
+    name = np.array([names.setdefault(e.name, len(names)) for e in spans], np.int64)
+    marked = np.array([is_mark(str(n)) for n in names], bool)[name] if len(names) else np.zeros(0, bool)
+    kind = np.where((kind == Kind.OPERATOR) & marked, Kind.MARK, kind).astype(np.int8)
     rank, world, backend, groups = _distributed(file.distributed)
     return Table(
         source=str(path),
         start=start[order] + base,
         end=end[order] + base,
         kind=kind,
-        name=np.array([names.setdefault(e.name, len(names)) for e in spans], np.int64),
+        name=name,
         track=np.array([tracks.setdefault((str(e.pid), str(e.tid)), len(tracks)) for e in spans], np.int64),
         device=np.where(placed, device, -1),
         stream=_whole([a.stream for a in args]),

@@ -105,11 +105,10 @@ def _launches(table: Table, rows: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
 def _cpu(table: Table, host: Host) -> Work:
     """Leaf operators of the training thread and of threads that run backward nodes; Gloo's spans of the whole process."""
     operators = table.rows(Kind.OPERATOR)
-    on_gloo = np.isin(table.kind, (Kind.MARK, Kind.OPERATOR)) & table.named(lambda n: n.startswith("gloo:"))
+    on_gloo = (table.kind == Kind.MARK) & table.named(lambda n: n.startswith("gloo:"))
     backward = table.named(lambda n: n.startswith("autograd::engine::evaluate_function"))
     threads = np.unique(np.append(table.track[operators][backward[operators]], training_track(table)))
     hidden = table.named(_issues)  # these hand work over or wait; they compute nothing
-    operators = operators[~on_gloo[operators]]
     computes = ~np.isin(table.coded(lambda n: classify.LEVEL[classify.operator(n)]), _PREPARES)
     leaves = np.concatenate([_leaves(table, operators[table.track[operators] == t], computes) for t in threads])
     leaves = np.sort(leaves[~hidden[leaves]])
@@ -144,7 +143,7 @@ def _cpu(table: Table, host: Host) -> Work:
 
 
 def _issues(name: str) -> bool:
-    return name.startswith(("c10d::", "_c10d_functional::", "record_param_comms", "ProfilerStep#", "enumerate(DataLoader)#", "Optimizer."))
+    return name.startswith(("c10d::", "_c10d_functional::", "record_param_comms"))
 
 
 def _leaves(table: Table, rows: Ints, computes: NDArray[np.bool_]) -> Ints:
