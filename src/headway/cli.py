@@ -100,7 +100,11 @@ def profile(args: argparse.Namespace, rest: Sequence[str]) -> int:
     world = run.info.get("world", 1)
     files = folder.wait_for(lambda: _new(run.path, before, world), args.timeout, lambda: _ended(run.path))
     if not files:
-        raise RunError(f"no trace came within {args.timeout:.0f} s", where=f"run {run.path}", fix="Give it longer with --timeout; see `headway status`.")
+        raise RunError(
+            f"no trace came within {args.timeout:.0f} s",
+            where=f"run {run.path}",
+            fix="Give it longer with --timeout; see `headway status`.",
+        )
     print(f"{len(files)} traces in {run.path / 'traces'}; headway explain {run.path}")
     return 0
 
@@ -113,7 +117,11 @@ def stop(args: argparse.Namespace, rest: Sequence[str]) -> int:
     _live(run.path)
     folder.ask(run.path, "stop")
     if not folder.wait_for(lambda: _ended(run.path), args.timeout):
-        raise RunError(f"it has not stopped within {args.timeout:.0f} s", where=f"run {run.path}", fix="It stops at its next log line; wait, or look with `headway status`.")
+        raise RunError(
+            f"it has not stopped within {args.timeout:.0f} s",
+            where=f"run {run.path}",
+            fix="It stops at its next log line; wait, or look with `headway status`.",
+        )
     print(f"{run.path}: stopped at {folder.status(run.path).get('samples', 0):,} samples; the same train command goes on")
     return 0
 
@@ -178,7 +186,11 @@ Option = tuple[str, dict[str, Any]]
 
 COMMANDS: dict[str, tuple[Callable[[argparse.Namespace, Sequence[str]], int], str, list[Option]]] = {
     "recipes": (recipes, "headway recipes", [_JSON]),
-    "check": (check, "headway check digits --mesh.dp-shard 2        (0.2 s)", [("recipe", {"metavar": "RECIPE", "help": "name, path.py:fn or run.json"}), _JSON]),
+    "check": (
+        check,
+        "headway check digits --mesh.dp-shard 2        (0.2 s)",
+        [("recipe", {"metavar": "RECIPE", "help": "name, path.py:fn or run.json"}), _JSON],
+    ),
     "train": (
         train,
         "headway train digits --mesh.dp-shard 2 --optim.lr 1e-3        (3 minutes on 2 cores)",
@@ -190,7 +202,11 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace, Sequence[str]], int], st
         ],
     ),
     "status": (status, "headway status digits", [_RUN, _JSON]),
-    "profile": (profile, "headway profile digits --steps 3        (until the next log line)", [_RUN, ("--steps", {"type": int, "default": 3, "metavar": "N", "help": "steps to trace (3)"}), _TIMEOUT]),
+    "profile": (
+        profile,
+        "headway profile digits --steps 3        (until the next log line)",
+        [_RUN, ("--steps", {"type": int, "default": 3, "metavar": "N", "help": "steps to trace (3)"}), _TIMEOUT],
+    ),
     "stop": (stop, "headway stop digits        (until the next log line)", [_RUN, _TIMEOUT]),
     "sample": (
         sample,
@@ -248,7 +264,12 @@ def _parser() -> _Parser:
     for name, (function, example, options) in COMMANDS.items():
         text = (function.__doc__ or "").splitlines()[0]
         sub = commands.add_parser(
-            name, help=text, description=text, epilog=f"example: {example}", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter
+            name,
+            help=text,
+            description=text,
+            epilog=f"example: {example}",
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if name in ("train", "check"):
             sub.usage = f"headway {name} [-h] [options] RECIPE [--field value ...]"

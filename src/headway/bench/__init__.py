@@ -1,1 +1,1 @@
-"""Measurements of Headway itself; import from the module that defines a thing."""
+"""Microbenchmarks: both sides in one process tree, a ratio with its interval."""

@@ -58,5 +58,7 @@ def _own(name: str) -> RunSpec:
     made = locate(name)
     spec = made() if callable(made) else made
     if not isinstance(spec, RunSpec):
-        raise SpecError(f"'{name}' gave {type(spec).__name__}, not a RunSpec", fix="A recipe is a function without arguments that returns one.")
+        raise SpecError(
+            f"'{name}' gave {type(spec).__name__}, not a RunSpec", fix="A recipe is a function without arguments that returns one."
+        )
     return spec

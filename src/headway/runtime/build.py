@@ -18,8 +18,8 @@ from headway.nn import registry
 from headway.nn.init import init_weights
 from headway.parallel import fsdp, remat
 from headway.parallel.mesh import Mesh
-from headway.runtime.ema import Ema
 from headway.runtime import optim
+from headway.runtime.ema import Ema
 from headway.spec.errors import RunError
 from headway.spec.parts import RoleSpec
 from headway.spec.run import RunSpec, at_samples
@@ -60,13 +60,15 @@ class TrainState:
         return DTYPES[self.spec.precision.compute]
 
 
-def build(spec: RunSpec, data: Dataset, mesh: Mesh, device: torch.device, *, load_role: Callable[[RoleSpec], Mapping[str, Any]]) -> TrainState:
+def build(
+    spec: RunSpec, data: Dataset, mesh: Mesh, device: torch.device, *, load_role: Callable[[RoleSpec], Mapping[str, Any]]
+) -> TrainState:
     """The state of a run at its start, on this rank.
 
     `load_role` reads the weights of a role that does not start as the student does.
     """
     roles = {"student": network(spec, data, mesh, device, trained=True)}
-    optimizers = {"student": optim.build_optimizer(roles["student"], spec.optim, spec.optim.lr)}
+    optimizers: dict[str, torch.optim.Optimizer] = {"student": optim.build_optimizer(roles["student"], spec.optim, spec.optim.lr)}
     for role in spec.roles:
         net = network(spec, data, mesh, device, trained=role.trained)
         if role.init != "student":
@@ -100,8 +102,19 @@ def network(spec: RunSpec, data: Dataset, mesh: Mesh, device: torch.device, *, t
         remat.apply(net, spec.remat.mode)
     fsdp.shard(net, mesh, spec.precision, reshard=spec.mesh.reshard)
     net.to_empty(device=device)
+    _fill_buffers(net, spec, data)
     init_weights(net, seed=spec.seed, mode=spec.model.init)
     return net.train(trained)
+
+
+def _fill_buffers(net: nn.Module, spec: RunSpec, data: Dataset) -> None:
+    """Values of buffers, which the meta device has lost: from the network built once more on the host. Ours have none."""
+    empty = dict(net.named_buffers())
+    if empty:
+        with torch.device("cpu"):
+            full = dict(bare_network(spec, data).named_buffers())
+        for name, buffer in empty.items():
+            buffer.copy_(full[name])
 
 
 def _fill(net: nn.Module, tensors: Mapping[str, Any], role: RoleSpec) -> None:

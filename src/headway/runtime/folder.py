@@ -70,7 +70,8 @@ def make_folder(path: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise RunError(
-            f"cannot write to the run folder {path}: {error.strerror}", fix="Free space or permissions there, or choose another place with --run PATH."
+            f"cannot write to the run folder {path}: {error.strerror}",
+            fix="Free space or permissions there, or choose another place with --run PATH.",
         ) from error
 
 
@@ -81,7 +82,9 @@ def compatible(path: Path, spec: RunSpec) -> list[tuple[str, Any, Any]]:
     now = status(path)
     if now["state"] == "running" and now.get("pid") != os.getpid():
         raise RunError(
-            f"it is running already (process {now.get('pid')} on {now.get('host')})", where=f"run {path.name}", fix=f"Stop it first: headway stop {path}"
+            f"it is running already (process {now.get('pid')} on {now.get('host')})",
+            where=f"run {path.name}",
+            fix=f"Stop it first: headway stop {path}",
         )
     old = open_run(str(path)).spec
     return resume_changes(dataclasses.replace(old, name=spec.name), spec)
@@ -163,14 +166,15 @@ def status(path: Path) -> dict[str, Any]:
 
 def _alive(data: Mapping[str, Any]) -> bool:
     if data.get("host") != os.uname().nodename:
-        return data.get("age_s", 0.0) < 20 * max(30.0, data.get("period_s", 30.0))
+        return float(data.get("age_s", 0.0)) < 20 * max(30.0, float(data.get("period_s", 30.0)))
     try:
         os.kill(int(data["pid"]), 0)
     except PermissionError:
         return True
     except (KeyError, ValueError, OSError):
         return False
-    return _started(int(data["pid"])) == data.get("pid_started", _started(int(data["pid"])))
+    started = _started(int(data["pid"]))
+    return bool(started == data.get("pid_started", started))
 
 
 def _started(pid: int) -> str:

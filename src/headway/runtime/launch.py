@@ -35,7 +35,9 @@ class Place:
 def standing(environ: Mapping[str, str]) -> Place | None:
     """Rank and world given by torchrun or Slurm; None if nobody started us as a rank."""
     if "RANK" in environ and "WORLD_SIZE" in environ:
-        return Place(rank=int(environ["RANK"]), world=int(environ["WORLD_SIZE"]), local_rank=int(environ.get("LOCAL_RANK", environ["RANK"])))
+        return Place(
+            rank=int(environ["RANK"]), world=int(environ["WORLD_SIZE"]), local_rank=int(environ.get("LOCAL_RANK", environ["RANK"]))
+        )
     if "SLURM_PROCID" in environ and int(environ.get("SLURM_NTASKS", "1")) > 1:
         return Place(
             rank=int(environ["SLURM_PROCID"]), world=int(environ["SLURM_NTASKS"]), local_rank=int(environ.get("SLURM_LOCALID", "0"))
@@ -106,7 +108,10 @@ def start_local(argv: Sequence[str], world: int) -> int:
             code = 128 - first.exitcode if first.exitcode < 0 else first.exitcode
             if not said and first.exitcode < 0:
                 name = signal.Signals(-first.exitcode).name
-                print(f"Error: rank {first.local_rank} was killed by {name}. The same command again resumes from the last checkpoint.", file=sys.stderr)
+                print(
+                    f"Error: rank {first.local_rank} was killed by {name}. The same command again resumes from the last checkpoint.",
+                    file=sys.stderr,
+                )
             return said or code
     return 0
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from headway.nn import registry
-from headway.runtime.build import DTYPES
 from headway.runtime import manifest
+from headway.runtime.build import DTYPES
 from headway.runtime.checkpoint import load_tensors
 from headway.runtime.folder import Run
 from headway.spec.errors import RunError
@@ -41,7 +41,9 @@ def load_network(run: Run, *, ema: bool = True, device: torch.device | str = "cp
     net.load_state_dict({k: v.to(device) for k, v in tensors.items()}, strict=False)
     missing = [n for n, _ in net.named_parameters() if n not in tensors]
     if missing:
-        raise RunError(f"the checkpoint lacks {', '.join(missing[:3])}", where=str(run.path), fix="Was the network changed since? Bring its code back.")
+        raise RunError(
+            f"the checkpoint lacks {', '.join(missing[:3])}", where=str(run.path), fix="Was the network changed since? Bring its code back."
+        )
     return Loaded(network=net.eval().requires_grad_(False), samples=samples, weights=kind, notes=notes)
 
 

@@ -16,7 +16,7 @@ Ranges = Callable[[str], AbstractContextManager[Any]]
 
 def record_range(name: str) -> AbstractContextManager[Any]:
     """A `record_function` range: 0.5 us when no profiler runs."""
-    return torch._C._profiler._RecordFunctionFast(name)  # type: ignore[no-any-return]  # 10 times cheaper than the Python one
+    return torch._C._profiler._RecordFunctionFast(name)  # 10 times cheaper than the Python one
 
 
 def both_ranges(name: str) -> AbstractContextManager[Any]:

@@ -267,6 +267,8 @@ def _data(spec: RunSpec) -> list[str]:
         return [f"--data.path is for --data.name folder; '{d.name}' reads no folder"]
     if d.name == "digits" and (d.size, d.channels) != (8, 1):
         return [f"digits are 8 x 8 grey: set --data.size 8 --data.channels 1 (got {d.size}, {d.channels})"]
+    if d.name in ("digits", "folder") and spec.model.condition == "text":
+        return [f"--model.condition text needs a data set with text vectors; '{d.name}' has none: bring your own as --data.name path.py:fn"]
     if d.name == "digits" and d.flip:
         return ["--data.flip makes other digits of digits; leave it off"]
     return []

@@ -32,7 +32,12 @@ from headway.study.parity import BOUNDS, SMALL
 
 STEPS: Final = 150
 FIELDS: Final = SMALL | {"samples": STEPS * 64, "checkpoint.every": 64 * 8, "guard.trail": "false", "mesh.dp_shard": 2}
-OTHER: Final = ({"mesh.dp_shard": 1}, {"mesh.dp_shard": 4}, {"mesh.dp_shard": 2, "mesh.dp_replicate": 2}, {"mesh.dp_shard": 2, "accumulate": 2})
+OTHER: Final = (
+    {"mesh.dp_shard": 1},
+    {"mesh.dp_shard": 4},
+    {"mesh.dp_shard": 2, "mesh.dp_replicate": 2},
+    {"mesh.dp_shard": 2, "accumulate": 2},
+)
 
 
 def killed(work: Path, name: str, kills: int, rng: random.Random, *, layouts: Sequence[dict[str, int]] = ()) -> dict[str, Any]:
@@ -98,7 +103,9 @@ def fingerprint(run: Path) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the study; exit code 1 if anything was lost."""
-    parser = argparse.ArgumentParser(prog="python -m headway.study.kills", description="SIGKILL at random moments, then the same command again.")
+    parser = argparse.ArgumentParser(
+        prog="python -m headway.study.kills", description="SIGKILL at random moments, then the same command again."
+    )
     parser.add_argument("--out", type=Path, help="JSON to write")
     parser.add_argument("--kills", type=int, default=10, help="kills of the run on one layout (10)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the moments (0)")
@@ -112,7 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         same = killed(work, "same", args.kills, rng)
         same["worst_relative"] = runs.worst(runs.losses(work / "calm"), runs.losses(work / "same"), steps)
         same["tensors_equal"] = fingerprint(work / "calm") == fingerprint(work / "same")
-        print(f"same layout: {len(same['kills'])} kills, worst {same['worst_relative']:.2e}, tensors {'equal' if same['tensors_equal'] else 'DIFFER'}")
+        equal = "equal" if same["tensors_equal"] else "DIFFER"
+        print(f"same layout: {len(same['kills'])} kills, worst {same['worst_relative']:.2e}, tensors {equal}")
         other = killed(work, "other", len(OTHER), rng, layouts=OTHER)
         other["worst_relative"] = runs.worst(runs.losses(work / "calm"), runs.losses(work / "other"), steps)
         print(f"other layouts: {len(other['kills'])} kills, worst {other['worst_relative']:.2e}")

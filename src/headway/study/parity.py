@@ -85,8 +85,8 @@ def trails(run: Path) -> dict[int, str]:
 
 def text_of(row: dict[str, Any]) -> str:
     """A row as a line."""
-    ok = "ok" if passed(row) else "FAIL"
-    return f"{row['precision']}  {row['layout']:<26} worst {row['worst_relative']:.2e}  draws {'equal' if row['draws_equal'] else 'DIFFER'}  {ok}"
+    ok, draws = "ok" if passed(row) else "FAIL", "equal" if row["draws_equal"] else "DIFFER"
+    return f"{row['precision']}  {row['layout']:<26} worst {row['worst_relative']:.2e}  draws {draws}  {ok}"
 
 
 def passed(row: dict[str, Any]) -> bool:
@@ -96,7 +96,9 @@ def passed(row: dict[str, Any]) -> bool:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the table; exit code 1 if a row fails or the planted bug is not seen."""
-    parser = argparse.ArgumentParser(prog="python -m headway.study.parity", description="The same run on every layout: losses and draws compared.")
+    parser = argparse.ArgumentParser(
+        prog="python -m headway.study.parity", description="The same run on every layout: losses and draws compared."
+    )
     parser.add_argument("--out", type=Path, help="JSON to write")
     parser.add_argument("--work", type=Path, help="where the runs go (a temporary folder)")
     args = parser.parse_args(argv)
@@ -110,7 +112,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder.write_json(
             args.out,
             {
-                "schema": "headway.parity/1", "date": date.today().isoformat(), "torch": torch.__version__, "bounds": BOUNDS, "steps": STEPS,
+                "schema": "headway.parity/1", "date": date.today().isoformat(), "torch": torch.__version__, "bounds": BOUNDS,
+                "steps": STEPS,
                 "passed": good, "rows": rows, "planted": bug,
             },
         )  # fmt: skip

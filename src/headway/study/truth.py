@@ -110,10 +110,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             rows.append(measure(case, args.work or Path(temporary), args.ms))
             row = rows[-1]
             phase = f"  phase {row['phase']} {row['phase_share']:.1%}" if row["phase_share"] is not None else ""
-            print(f"{case.name:<32} {case.bucket} {row['bucket_share']:.1%}{phase}  {'ok' if passed(row) else 'FAIL ' + str(row['largest'])}", flush=True)
+            print(
+                f"{case.name:<32} {case.bucket} {row['bucket_share']:.1%}{phase}  {'ok' if passed(row) else 'FAIL ' + str(row['largest'])}",
+                flush=True,
+            )
     good = all(map(passed, rows))
     if args.out:
-        data = {"schema": "headway.truth/1", "date": date.today().isoformat(), "torch": torch.__version__, "bound": BOUND, "passed": good, "rows": rows}
+        data = {
+            "schema": "headway.truth/1",
+            "date": date.today().isoformat(),
+            "torch": torch.__version__,
+            "bound": BOUND,
+            "passed": good,
+            "rows": rows,
+        }
         folder.write_json(args.out, data)
     return 0 if good else 1
 

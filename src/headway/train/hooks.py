@@ -46,7 +46,9 @@ class Save:
             if self._observe.poisoned(run):
                 run.tell("warning", f"no checkpoint at {run.state.samples} samples: the state is not finite")
                 return
-            self._checkpoints.save(build.saved(run.state), samples=run.state.samples, meta={"step": run.state.step, "seed": run.state.spec.seed})
+            self._checkpoints.save(
+                build.saved(run.state), samples=run.state.samples, meta={"step": run.state.step, "seed": run.state.spec.seed}
+            )
             self._last = run.state.samples
 
 

@@ -1,6 +1,6 @@
 """The training loop. Everything periodic is a hook that owns its period.
 
-    for each step: hooks.before -> input -> step -> hooks.after
+for each step: hooks.before -> input -> step -> hooks.after
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Protocol
 
 from headway.runtime.build import TrainState
 from headway.runtime.launch import Place
+from headway.trace.emit import Emitter
 from headway.train import trail
 from headway.train.step import Batch, StepOut, step
-from headway.trace.emit import Emitter
 
 
 @dataclass(kw_only=True)

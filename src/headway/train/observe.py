@@ -24,10 +24,18 @@ from headway.train.trackers import Tracker
 
 
 class Observe:
-    """Every `observe.log_every` steps: loss (also by timestep bin), gradient norm, rate, FLOP/s, MFU, memory -> event, progress, trackers, status."""
+    """Every `observe.log_every` steps: loss (also by timestep bin), gradient norm, rate, MFU, memory -> event, progress, status, ..."""
 
     def __init__(
-        self, spec: RunSpec, place: Place, *, progress: Progress | None, trackers: Sequence[Tracker], signals: Signals, flops: float, peak: float
+        self,
+        spec: RunSpec,
+        place: Place,
+        *,
+        progress: Progress | None,
+        trackers: Sequence[Tracker],
+        signals: Signals,
+        flops: float,
+        peak: float,
     ) -> None:
         self.every, self.bins = spec.observe.log_every, spec.observe.timestep_bins
         self._progress, self._trackers, self._signals = progress, trackers, signals
@@ -79,7 +87,9 @@ class Observe:
         shown = {name: value / elements for name, value in zip(names, extras, strict=True)}
         self._log(run, kept, good, [s / c if c else None for s, c in zip(sums, counts, strict=True)], shown)
 
-    def _log(self, run: Running, kept: Sequence[StepOut], good: list[tuple[float, float]], by_t: list[float | None], shown: dict[str, float]) -> None:
+    def _log(
+        self, run: Running, kept: Sequence[StepOut], good: list[tuple[float, float]], by_t: list[float | None], shown: dict[str, float]
+    ) -> None:
         state, now = run.state, time.perf_counter_ns()
         seconds = max(1e-9, (now - self._since[0]) / 1e9)
         rate = (state.samples - self._since[1]) / seconds
@@ -90,17 +100,17 @@ class Observe:
             "grad_norm": good[-1][1],
             "lr": kept[-1].lr,
             "samples_s": rate,
-            "flops_s": flops_s,
-            "mfu": flops_s / self._peak if self._peak else 0.0,
             "memory_bytes": memory_bytes(state.device),
             **shown,
         }
+        if self._flops and self._peak:
+            run.scalars |= {"flops_s": flops_s, "mfu": flops_s / self._peak}
         run.emit.event("log", step=state.step, samples=state.samples, **run.scalars, loss_by_t=by_t)
         run.emit.flush()
         if not run.first:
             return
         if self._progress is not None:
-            self._progress.update(samples=state.samples, loss=run.scalars["loss"], samples_s=rate, mfu=run.scalars["mfu"])
+            self._progress.update(samples=state.samples, loss=run.scalars["loss"], samples_s=rate, mfu=run.scalars.get("mfu"))
         for tracker in self._trackers:
             tracker.log(run.scalars | {f"loss_t{i}": v for i, v in enumerate(by_t) if v is not None}, state.step)
         left = (state.spec.last_sample - state.samples) / rate if rate > 0 else None
@@ -116,7 +126,7 @@ class Observe:
             raise RunError(
                 f"{text}; the update of that step was left out and nothing after it was saved",
                 where=f"run {run.path.name}",
-                fix="The same command resumes from the last checkpoint; lower --optim.lr, or use --guard.nonfinite skip to go on past such steps.",
+                fix="The same command resumes from the last checkpoint; lower --optim.lr, or go on with --guard.nonfinite skip.",
             )
         if policy == "skip":
             run.tell("warning", f"{text}; the update was left out")

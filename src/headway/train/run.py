@@ -15,7 +15,7 @@ import torch
 from headway.data.dataset import Dataset
 from headway.data.loader import Loader
 from headway.data.registry import open_data
-from headway.parallel.mesh import Mesh, build_mesh
+from headway.parallel.mesh import build_mesh
 from headway.report.progress import Progress
 from headway.runtime import build, folder, graph, launch, peak, ranges
 from headway.runtime.checkpoint import Checkpoints
@@ -27,13 +27,13 @@ from headway.spec.event import events_file
 from headway.spec.graph import OpGraph, to_json
 from headway.spec.parts import RoleSpec
 from headway.spec.run import RunSpec, injections
+from headway.trace.emit import Emitter
 from headway.train import inject
 from headway.train.hooks import Profile, Save
 from headway.train.loop import Running, loop
 from headway.train.observe import Observe, write_status
 from headway.train.signals import Signals
 from headway.train.trackers import open_trackers
-from headway.trace.emit import Emitter
 
 
 def train(spec: RunSpec, path: Path, place: Place, *, fresh: bool = False) -> int:
@@ -61,12 +61,18 @@ def train(spec: RunSpec, path: Path, place: Place, *, fresh: bool = False) -> in
         say_start(tell, state, found, changed, data, info, place)
         loader = Loader(
             data, spec.data, seed=spec.seed, global_batch=spec.global_batch, data_rank=mesh.data_rank, data_parallel=mesh.data_parallel,
-            accumulate=spec.accumulate, start_samples=state.samples,
+            accumulate=spec.accumulate, start_samples=state.samples, pin=device.type == "cuda",
         )  # fmt: skip
         stack.callback(loader.close)
         trackers = open_trackers(path, spec) if place.rank == 0 else []
         observe = Observe(
-            spec, place, progress=progress, trackers=trackers, signals=signals, flops=info["flops_per_sample"] or 0.0, peak=info["peak_flops"]
+            spec,
+            place,
+            progress=progress,
+            trackers=trackers,
+            signals=signals,
+            flops=info["flops_per_sample"] or 0.0,
+            peak=info["peak_flops"],
         )
         for net in state.roles.values():
             ranges.mark_modules(net, emit.range)
@@ -98,7 +104,9 @@ def open_dataset(spec: RunSpec, path: Path, place: Place) -> Dataset:
     first = launch.on_first(place, lambda: open_data(spec.data, cache=path / "data").fingerprint)
     data = open_data(spec.data, cache=path / "data")
     if data.fingerprint != first:
-        raise RunError(f"rank {place.rank} sees other data than rank 0", where=f"data set {data.name}", fix="Give every node the same files.")
+        raise RunError(
+            f"rank {place.rank} sees other data than rank 0", where=f"data set {data.name}", fix="Give every node the same files."
+        )
     return data
 
 
@@ -125,7 +133,7 @@ def describe(
     old = folder.open_run(str(path)).info if (path / "run.json").is_file() else {}
     if old.get("data_fingerprint", data.fingerprint) != data.fingerprint:
         raise RunError(
-            f"the data set '{data.name}' is not the one this run began with ({old.get('num_samples')} samples then, {len(data)} now, or other files)",
+            f"the data set '{data.name}' is not the one this run began with ({old.get('num_samples')} samples then, {len(data)} now)",
             where=f"run {path.name}",
             fix="Bring the old files back, or start another run with --run NAME.",
         )
@@ -147,7 +155,9 @@ def describe(
         "flops_per_sample": ops.flops_per_sample if ops else None,
         "peak_flops": flops_peak,
         "peak_source": peak_source,
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu ({platform.machine()}, {torch.get_num_threads()} threads)",
+        "device": torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"cpu ({platform.machine()}, {torch.get_num_threads()} threads)",
         "world": place.world,
         "versions": {"headway": _version(), "torch": torch.__version__, "python": platform.python_version()},
         "git": _git(),
@@ -204,7 +214,11 @@ def say_start(
 def finish(run: Running, progress: Progress | None, signals: Signals) -> int:
     """The last words of a run that ended cleanly; the exit code."""
     state = run.state
-    text = f"done: {state.samples:,} samples, {state.step} steps" if run.done else f"stopped by {run.reason} at {state.samples:,} samples (step {state.step})"
+    text = (
+        f"done: {state.samples:,} samples, {state.step} steps"
+        if run.done
+        else f"stopped by {run.reason} at {state.samples:,} samples (step {state.step})"
+    )
     if not run.done:
         text += ", checkpoint saved; the same command goes on"
     run.emit.event("end", reason="done" if run.done else run.reason, text=text, samples=state.samples)
@@ -227,7 +241,9 @@ def _version() -> str:
 def _git() -> str:
     """Commit of the working directory, with + if it has changes; '' outside git."""
     try:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+        commit = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, timeout=5, check=True
+        ).stdout.strip()
         dirty = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, timeout=5, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""

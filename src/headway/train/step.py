@@ -54,9 +54,11 @@ def step(state: TrainState, batches: Sequence[Batch], emit: Emitter) -> StepOut:
             (out.loss_sum / nominal).backward()
         losses.append(detached(out))
     with emit.phase("reduce"):
-        total = state.mesh.all_sum(torch.stack([sum_of(losses), losses[0].loss_sum.new_tensor(sum(o.count for o in losses), dtype=torch.float64)]))
+        total = state.mesh.all_sum(
+            torch.stack([sum_of(losses), losses[0].loss_sum.new_tensor(sum(o.count for o in losses), dtype=torch.float64)])
+        )
     with emit.phase("clip"):
-        trained = [p for name in state.optimizers for p in state.roles[name].parameters()]
+        trained = [p for name in state.optimizers for p in fsdp.parameters_of(state.roles[name]).values()]
         grad_norm = fsdp.clip(trained, spec.optim.clip, scale=nominal / total[1])  # scale is 1 where all micro-batches are alike
         finite = torch.isfinite(grad_norm) & torch.isfinite(total[0])
         ok = finite if spec.guard.nonfinite != "off" else torch.ones_like(finite)
