@@ -68,7 +68,7 @@ def train(args: argparse.Namespace, rest: Sequence[str]) -> int:
         if not args.fresh:
             folder.compatible(path, spec)
         folder.make_folder(path.parent)
-        return launch.start_local(sys.argv[1:] if not args.argv else args.argv, spec.mesh.world)
+        return launch.start_local(args.argv, spec.mesh.world)
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # before torch is loaded: its profiler writes notes for tracers of the kernel to stderr
     from headway.train import run
 
@@ -95,10 +95,10 @@ def profile(args: argparse.Namespace, rest: Sequence[str]) -> int:
 
     run = folder.open_run(args.run)
     before = set((run.path / "traces").glob("*.json.gz"))
-    _live(run.path)
+    folder.require_live(run.path)
     folder.ask(run.path, "profile", steps=args.steps)
     world = run.info.get("world", 1)
-    files = folder.wait_for(lambda: _new(run.path, before, world), args.timeout, lambda: _ended(run.path))
+    files = folder.wait_for(lambda: folder.new_traces(run.path, before, world), args.timeout, lambda: folder.ended(run.path))
     if not files:
         raise RunError(
             f"no trace came within {args.timeout:.0f} s",
@@ -114,9 +114,9 @@ def stop(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from headway.runtime import folder
 
     run = folder.open_run(args.run)
-    _live(run.path)
+    folder.require_live(run.path)
     folder.ask(run.path, "stop")
-    if not folder.wait_for(lambda: _ended(run.path), args.timeout):
+    if not folder.wait_for(lambda: folder.ended(run.path), args.timeout):
         raise RunError(
             f"it has not stopped within {args.timeout:.0f} s",
             where=f"run {run.path}",
@@ -134,8 +134,7 @@ def sample(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from headway.runtime.sample import sample as draw
 
     run = folder.open_run(args.run)
-    classes = _classes(args.classes, int(run.info["num_classes"]))
-    condition, num = conditions(run, classes=classes, columns=args.columns, text=Path(args.text) if args.text else None)
+    condition, num = conditions(run, classes=args.classes, columns=args.columns, text=Path(args.text) if args.text else None)
     loaded = load_network(run, ema=not args.student)
     _notes(loaded.notes)
     images = draw(run, loaded, condition, num, seed=args.seed, steps=args.steps, solver=args.solver, guidance=args.guidance)
@@ -161,12 +160,14 @@ def evaluate(args: argparse.Namespace, rest: Sequence[str]) -> int:
 
 def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
     """Say where the time of every step went, for a run folder or Kineto traces of any framework."""
+    from headway.runtime import folder
     from headway.spec.breakdown import to_json
     from headway.trace.explain import explain as measure
 
-    result = measure(args.paths)
+    paths = [p if Path(p).exists() else str(folder.place(p)) for p in args.paths]
+    result = measure(paths)
     if args.html:
-        _page(Path(args.html), result, args.paths)
+        _page(Path(args.html), result, paths)
     if args.json:
         return _json(to_json(result))
     from headway.report.terminal import print_breakdown
@@ -241,7 +242,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace, Sequence[str]], int], st
         explain,
         "headway explain runs/digits --html report.html        (1 s)",
         [
-            ("paths", {"metavar": "PATH", "nargs": "+", "help": "run folder, Kineto trace (.json, .json.gz), or a folder of traces"}),
+            ("paths", {"metavar": "PATH", "nargs": "+", "help": "run, Kineto trace (.json, .json.gz), or a folder of traces"}),
             ("--html", {"metavar": "FILE", "help": "write one self-contained page"}),
             _JSON,
         ],
@@ -378,32 +379,3 @@ def _page(out: Path, result: Any, paths: Sequence[str]) -> None:
         samples_png=samples.read_bytes() if samples and samples.is_file() else None,
         title=path.name if path else ", ".join(Path(p).name for p in paths),
     )
-
-
-def _classes(text: str, num_classes: int) -> list[int]:
-    try:
-        classes = [int(c) for c in text.split(",") if c.strip()]
-    except ValueError as error:
-        raise SpecError(f"--classes '{text}' is not a list of whole numbers", fix="Write --classes 0,3,7.") from error
-    if any(not 0 <= c < num_classes for c in classes):
-        raise SpecError(f"--classes {text}: classes run from 0 to {num_classes - 1}")
-    return classes
-
-
-def _live(path: Path) -> None:
-    from headway.runtime import folder
-
-    state = folder.status(path)["state"]
-    if state != "running":
-        raise RunError(f"it is not running (state: {state})", where=f"run {path}", fix="Start it with `headway train`.")
-
-
-def _ended(path: Path) -> bool:
-    from headway.runtime import folder
-
-    return bool(folder.status(path)["state"] not in ("running", "starting"))
-
-
-def _new(path: Path, before: set[Path], world: int) -> list[Path]:
-    files = sorted(set((path / "traces").glob("*.json.gz")) - before)
-    return files if len(files) >= world else []

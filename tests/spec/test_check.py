@@ -100,7 +100,7 @@ def test_the_default_is_sound_and_comes_back() -> None:
         "--data.name folder --data.path images --data.size 64 --data.channels 3 --data.flip",
         "--data.name mine.py:data --data.options a=1 --data.path somewhere --data.size 12",
         "--model.name mine.py:net --model.options a=1 --model.width 7",
-        "--model.condition text --model.text-dim 8",
+        "--model.condition text --model.text-dim 8 --data.name mine.py:data",
         "--precision.compute fp64 --precision.reduce fp64",
         "--precision.compute bf16 --precision.reduce bf16",
         "--observe.profile-steps 20-24 --observe.peak h200 --guard.inject input:50@20-24:rank1",

@@ -164,6 +164,24 @@ def status(path: Path) -> dict[str, Any]:
     return data
 
 
+def ended(path: Path) -> bool:
+    """Whether nothing more can come of a run."""
+    return bool(status(path)["state"] not in ("running", "starting"))
+
+
+def require_live(path: Path) -> None:
+    """Raises RunError if the run is not running."""
+    state = status(path)["state"]
+    if state != "running":
+        raise RunError(f"it is not running (state: {state})", where=f"run {path}", fix="Start it with `headway train`.")
+
+
+def new_traces(path: Path, before: set[Path], world: int) -> list[Path]:
+    """Traces that were not there before, once every rank has written its own."""
+    files = sorted(set((path / "traces").glob("*.json.gz")) - before)
+    return files if len(files) >= world else []
+
+
 def _alive(data: Mapping[str, Any]) -> bool:
     if data.get("host") != os.uname().nodename:
         return float(data.get("age_s", 0.0)) < 20 * max(30.0, float(data.get("period_s", 30.0)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,7 +49,7 @@ def sample(
     return np.concatenate(out)
 
 
-def conditions(run: Run, *, classes: Sequence[int], columns: int, text: Path | None = None) -> tuple[dict[str, NDArray[Any]], int]:
+def conditions(run: Run, *, classes: str, columns: int, text: Path | None = None) -> tuple[dict[str, NDArray[Any]], int]:
     """What the network is told, and how many samples that makes: a row a class, a row a text vector, or one row of nothing.
 
     `text`: a .npy file of vectors [n, text_dim]. Raises SpecError if it is missing or does not fit.
@@ -67,8 +67,19 @@ def conditions(run: Run, *, classes: Sequence[int], columns: int, text: Path | N
         return {"text": np.repeat(vectors.astype(np.float32), columns, axis=0)}, len(vectors) * columns
     if kind == "none" or not run.info["num_classes"]:
         return {}, columns
-    labels = np.repeat(np.asarray(classes or range(int(run.info["num_classes"])), np.int64), columns)
+    labels = np.repeat(np.asarray(_classes(classes, int(run.info["num_classes"])), np.int64), columns)
     return {"label": labels}, len(labels)
+
+
+def _classes(text: str, num_classes: int) -> list[int]:
+    """The classes of '0,3,7'; all of them for ''."""
+    try:
+        classes = [int(c) for c in text.split(",") if c.strip()]
+    except ValueError as error:
+        raise SpecError(f"--classes '{text}' is not a list of whole numbers", fix="Write --classes 0,3,7.") from error
+    if any(not 0 <= c < num_classes for c in classes):
+        raise SpecError(f"--classes {text}: classes run from 0 to {num_classes - 1}")
+    return classes or list(range(num_classes))
 
 
 def grid_png(images: NDArray[np.float32], columns: int, *, scale: int = 1, gap: int = 1) -> bytes:
