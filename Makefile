@@ -26,8 +26,8 @@ venv: .venv/.ready ## the environment: .venv with everything for training and de
 # ---- see it work ----
 
 .PHONY: demo
-demo: .venv/.ready ## train digits on two processes, draw samples, judge them, explain every millisecond (4 minutes)
-	$(RUN) train digits --run demo --fresh
+demo: .venv/.ready ## train digits on two processes, draw samples, judge them, explain every millisecond (2 minutes)
+	$(RUN) train digits --run demo --fresh --mesh.dp-shard 2
 	$(RUN) sample demo
 	$(RUN) evaluate demo
 	$(RUN) explain runs/demo --html runs/demo/report.html

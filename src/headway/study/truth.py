@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ BOUND: Final = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A planted delay and where it must be found: buckets that begin with `bucket`, on `rank`, in `phase` (empty: any)."""
+    """A planted delay and where it must be found: buckets named `bucket` (a pattern), on `rank`, in `phase` (empty: any)."""
 
     name: str
     inject: str
@@ -50,7 +51,7 @@ CASES: Final = (
     Case(name="slow optimizer", inject="optimizer", bucket="idle.launch", phase="optimizer"),
     Case(name="slow checkpoint", inject="checkpoint", bucket="idle.checkpoint", phase="checkpoint", fields=(("checkpoint.every", "128"),)),
     Case(name="slow peer, seen by itself", inject="forward:rank1", bucket="idle.launch", phase="forward", rank=1),
-    Case(name="slow peer, seen by the other", inject="forward:rank1", bucket="comm.", phase="", rank=0),
+    Case(name="slow peer, seen by the other", inject="forward:rank1", bucket="comm.*.wait", phase="", rank=0),
 )
 
 
@@ -76,13 +77,13 @@ def measure(case: Case, work: Path, planted_ms: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def gain(rank: RankBreakdown, table: str, prefix: str) -> float:
-    """Milliseconds by which the buckets that begin with `prefix` are larger in delayed steps than in the others."""
+def gain(rank: RankBreakdown, table: str, pattern: str) -> float:
+    """Milliseconds by which the buckets named `pattern` are larger in delayed steps than in the others."""
     late: list[float] = []
     calm: list[float] = []
     for step in rank.steps:
         if WINDOW[0] < step.step <= WINDOW[1] and step.buckets:
-            ns = step.wall_ns if table == "wall" else sum(v for k, v in getattr(step, table).items() if k.startswith(prefix))
+            ns = step.wall_ns if table == "wall" else sum(v for k, v in getattr(step, table).items() if fnmatchcase(k, pattern))
             (late if DELAYED[0] <= step.step <= DELAYED[1] else calm).append(ns / 1e6)
     return sum(late) / len(late) - sum(calm) / len(calm)
 
