@@ -196,9 +196,10 @@ def _alive(data: Mapping[str, Any]) -> bool:
 
 
 def _started(pid: int) -> str:
-    """When a process started, to tell a reused process id (Linux; empty elsewhere)."""
+    """When a process started, to tell a reused process id; "dead" if it only waits to be reaped (Linux; empty elsewhere)."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "dead" if fields[0] in "ZX" else fields[19]
     except (OSError, IndexError):
         return ""
 
