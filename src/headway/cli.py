@@ -74,6 +74,7 @@ def train(args: argparse.Namespace, rest: Sequence[str]) -> int:
 
     place = place or launch.Place()
     launch.adopt_slurm(os.environ, place)
+    launch.follow_parent()
     return run.train(spec, path, place, fresh=args.fresh)
 
 

@@ -140,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="JSON to write")
     parser.add_argument("--batch", type=int, default=128, help="samples a step (128)")
     parser.add_argument("--block", type=int, default=10, help="steps of one side before the other's turn (10)")
-    parser.add_argument("--pairs", type=int, default=60, help="pairs of blocks (60)")
+    parser.add_argument("--pairs", type=int, default=250, help="pairs of blocks (250)")
     args = parser.parse_args(argv)
     result = measure(args.batch, args.block, args.pairs)
     good = result["ratio_high"] <= 1.03 and result["observation_share_high"] <= 0.01

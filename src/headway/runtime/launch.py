@@ -5,6 +5,7 @@ One path for all: the worker is the same `headway train ...` command with RANK a
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
@@ -20,6 +21,7 @@ from headway.spec.errors import HeadwayError, RunError, SpecError
 from headway.spec.parts import MeshSpec
 
 T = TypeVar("T")
+_PR_SET_PDEATHSIG = 1
 ERRORS = "HEADWAY_ERRORS"  # folder in which a worker leaves its last words for the process that started it
 
 
@@ -85,7 +87,7 @@ def start_local(argv: Sequence[str], world: int) -> int:
     """
     import logging
 
-    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -96,7 +98,7 @@ def start_local(argv: Sequence[str], world: int) -> int:
         os.environ[ERRORS] = errors
         config = LaunchConfig(
             min_nodes=1, max_nodes=1, nproc_per_node=world, run_id="headway", rdzv_backend="c10d", rdzv_endpoint="localhost:0",
-            max_restarts=0, monitor_interval=0.2, local_addr="localhost",
+            max_restarts=0, monitor_interval=0.2, local_addr="localhost", logs_specs=DefaultLogsSpecs(log_dir=f"{errors}/logs"),
         )  # fmt: skip
         try:
             elastic_launch(config, sys.executable)("-m", "headway", *argv)
@@ -114,6 +116,12 @@ def start_local(argv: Sequence[str], world: int) -> int:
                 )
             return said or code
     return 0
+
+
+def follow_parent() -> None:
+    """In a local rank: a SIGTERM (so a checkpoint and a clean end) when the process that started us is gone. Linux only."""
+    if ERRORS in os.environ and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def leave_words(error: HeadwayError) -> bool:
