@@ -23,7 +23,12 @@ def usages() -> list[list[str]]:
 def headway(words: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     words = [str(EXAMPLES.parent / w) if w.startswith("examples/") else w for w in words]
     return subprocess.run(
-        [sys.executable, "-m", "headway", *words], cwd=cwd, capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        [sys.executable, "-m", "headway", *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
 
 

@@ -1,0 +1,120 @@
+"""The tables of the README, from the measurements in docs/results.
+
+    python tools/results.py            print them
+    python tools/results.py --write    put them into README.md, between the marks
+
+Each row names the command that makes its file again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "results"
+
+
+def read(name: str) -> dict[str, Any]:
+    """One measurement."""
+    data: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return data
+
+
+def results() -> str:
+    """What is promised and what was measured, a row each."""
+    parity, kills, truth, overhead, explain = map(read, ("parity", "kills", "truth", "overhead", "explain_speed"))
+    worst = {p: max(r["worst_relative"] for r in parity["rows"] if r["precision"] == p) for p in ("fp32", "fp64")}
+    layouts = len({r["layout"] for r in parity["rows"]})
+    same, other = kills["same_layout"], kills["other_layouts"]
+    writing = sum(bool(k["writing"]) for k in same["kills"])
+    shares = [s for r in truth["rows"] for s in (r["bucket_share"], r["phase_share"]) if s is not None]
+    equal = "bitwise equal losses and weights" if same["worst_relative"] == 0 and same["tensors_equal"] else "DIFFERENT"
+    rows = [
+        (
+            f"{layouts} layouts (1, 2, 4 processes, HSDP 2 x 2, accumulation 1, 2, 4), {parity['steps']} steps: largest relative difference of a loss",
+            f"{worst['fp32']:.1e} in fp32, {worst['fp64']:.1e} in fp64; draws bitwise equal",
+            "1e-6, 1e-11",
+            "make parity",
+        ),
+        (
+            f"SIGKILL at {len(same['kills'])} moments, {writing} of them while a checkpoint is written, same layout",
+            equal,
+            "equal",
+            "make kills",
+        ),
+        (f"SIGKILL {len(other['kills'])} times, each life on another layout", f"{other['worst_relative']:.1e}", "1e-6", "make kills"),
+        (
+            f"{len(truth['rows'])} kinds of planted delay: share found in the right bucket and phase",
+            f"{min(shares):.1%} to {max(shares):.1%}",
+            ">= 95 %",
+            "make truth",
+        ),
+        (
+            f"CPU time of the loop over a bare PyTorch loop ({overhead['minutes_cpu']:.0f} minutes, paired)",
+            f"{overhead['ratio']:.3f} [{overhead['ratio_low']:.3f}, {overhead['ratio_high']:.3f}]",
+            "<= 1.03",
+            "make overhead",
+        ),
+        (
+            f"cost of observing: {overhead['spans_a_step']:.0f} spans a step x {overhead['span_us']:.2f} us",
+            f"{overhead['observation_share']:.3%} of a step",
+            "<= 1 %",
+            "make overhead",
+        ),
+        (
+            "`headway explain` of a 35 MB trace, whole process, CPU seconds",
+            f"{explain['headway_cpu_s']['mean']:.2f}; {explain['ratio']['mean']:.2f} of HolisticTraceAnalysis {explain['peer']['HolisticTraceAnalysis']}",
+            "<= 0.85; <= 1/3",
+            "[bench](src/headway/bench/README.md)",
+        ),
+    ]
+    head = "| what | measured | bound | command |\n|---|---|---|---|\n"
+    return head + "\n".join(f"| {a} | {b} | {c} | {d if d.startswith('[') else f'`{d}`'} |" for a, b, c, d in rows)
+
+
+def budget() -> str:
+    """What more steps give."""
+    lines = [
+        "| steps | seconds | class agreement, guidance 1 | guidance 2 | variety, guidance 1 | guidance 2 |",
+        "|---|---|---|---|---|---|",
+    ]
+    for r in read("budget")["rows"]:
+        cells = [
+            f"{r['agree_guidance_1']:.1%}",
+            f"{r['agree_guidance_2']:.1%}",
+            f"{r['variety_guidance_1']:.2f}",
+            f"{r['variety_guidance_2']:.2f}",
+        ]
+        lines.append(f"| {r['steps']:,} | {r['seconds']:.0f} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+TABLES = {"results": results, "budget": budget}
+
+
+def filled(text: str) -> str:
+    """`text` with every table between its marks made anew."""
+    for name, make in TABLES.items():
+        mark = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        text = mark.sub(lambda m, make=make: f"{m[1]}{make()}\n{m[2]}", text)
+    return text
+
+
+def main() -> None:
+    """Print the tables or write them."""
+    parser = argparse.ArgumentParser(description="The tables of the README, from docs/results.")
+    parser.add_argument("--write", action="store_true", help="put them into README.md")
+    args = parser.parse_args()
+    if args.write:
+        readme = ROOT / "README.md"
+        readme.write_text(filled(readme.read_text(encoding="utf-8")), encoding="utf-8")
+    else:
+        print("\n\n".join(make() for make in TABLES.values()))
+
+
+if __name__ == "__main__":
+    main()
