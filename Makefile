@@ -78,6 +78,14 @@ truth: .venv/.ready ## planted delays against the breakdown
 overhead: .venv/.ready ## our loop against a bare one, and what observing costs (6 minutes)
 	$(PY) -m headway.bench.overhead --out docs/results/overhead.json
 
+.PHONY: budget
+budget: .venv/.ready ## what more training of the digits recipe gives (15 minutes)
+	$(PY) -m headway.study.budget --out docs/results/budget.json
+
+.PHONY: docs
+docs: .venv/.ready ## put the measurements of docs/results into the README
+	$(PY) tools/results.py --write
+
 # GPU_PYTHON: an interpreter that has torch for CUDA, pytest and hypothesis; .venv has torch for CPUs.
 .PHONY: gpu
 gpu: ## GPU tests and benchmarks; results as JSON in docs/results (GPU_PYTHON=python3 names the interpreter)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,10 @@ def results() -> str:
     writing = sum(bool(k["writing"]) for k in same["kills"])
     shares = [s for r in truth["rows"] for s in (r["bucket_share"], r["phase_share"]) if s is not None]
     equal = "bitwise equal losses and weights" if same["worst_relative"] == 0 and same["tensors_equal"] else "DIFFERENT"
+    peer = f"HolisticTraceAnalysis {explain['peer']['HolisticTraceAnalysis']}"
     rows = [
         (
-            f"{layouts} layouts (1, 2, 4 processes, HSDP 2 x 2, accumulation 1, 2, 4), {parity['steps']} steps: largest relative difference of a loss",
+            f"{layouts} layouts (1, 2, 4 processes, HSDP 2 x 2, accumulation 1, 2, 4), {parity['steps']} steps: worst relative loss gap",
             f"{worst['fp32']:.1e} in fp32, {worst['fp64']:.1e} in fp64; draws bitwise equal",
             "1e-6, 1e-11",
             "make parity",
@@ -67,7 +67,7 @@ def results() -> str:
         ),
         (
             "`headway explain` of a 35 MB trace, whole process, CPU seconds",
-            f"{explain['headway_cpu_s']['mean']:.2f}; {explain['ratio']['mean']:.2f} of HolisticTraceAnalysis {explain['peer']['HolisticTraceAnalysis']}",
+            f"{explain['headway_cpu_s']['mean']:.2f}; {explain['ratio']['mean']:.2f} of {peer}",
             "<= 0.85; <= 1/3",
             "[bench](src/headway/bench/README.md)",
         ),
@@ -83,12 +83,7 @@ def budget() -> str:
         "|---|---|---|---|---|---|",
     ]
     for r in read("budget")["rows"]:
-        cells = [
-            f"{r['agree_guidance_1']:.1%}",
-            f"{r['agree_guidance_2']:.1%}",
-            f"{r['variety_guidance_1']:.2f}",
-            f"{r['variety_guidance_2']:.2f}",
-        ]
+        cells = [f"{r[f'agree_guidance_{g}']:.1%}" for g in (1, 2)] + [f"{r[f'variety_guidance_{g}']:.2f}" for g in (1, 2)]
         lines.append(f"| {r['steps']:,} | {r['seconds']:.0f} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -99,8 +94,10 @@ TABLES = {"results": results, "budget": budget}
 def filled(text: str) -> str:
     """`text` with every table between its marks made anew."""
     for name, make in TABLES.items():
-        mark = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        text = mark.sub(lambda m, make=make: f"{m[1]}{make()}\n{m[2]}", text)
+        head, mark, rest = text.partition(f"<!-- {name} -->\n")
+        _, end, tail = rest.partition(f"<!-- /{name} -->")
+        if mark and end:
+            text = f"{head}{mark}{make()}\n{end}{tail}"
     return text
 
 
