@@ -65,7 +65,7 @@ def step(rank: int, number: int, rng: np.random.Generator) -> StepBreakdown:
         buckets=buckets,
         phases=split(wall, PHASE_SHARES),
         modules=split(wall, MODULE_SHARES),
-        hidden_comm_ns={"dp_shard": 21_400_000 + 1000 * number},
+        hidden_comm_by_axis_ns={"dp_shard": 21_400_000 + 1000 * number},
         comm=(
             {"collective": "all_gather", "axis": "dp_shard", "count": 22, "bytes": 1 << 30, "busy_ns": 24_000_000, "bus_bytes_s": 2.1e11},
             {"collective": "reduce_scatter", "axis": "dp_shard", "count": 22, "bytes": 1 << 30, "busy_ns": 33_000_000, "bus_bytes_s": None},

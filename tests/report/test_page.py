@@ -67,7 +67,7 @@ def hostile() -> Breakdown:
         buckets={HOSTILE: 4, f"comm.{HOSTILE}.wait": 6},
         phases={HOSTILE: 10},
         modules={HOSTILE: 10},
-        hidden_comm_ns={HOSTILE: 1},
+        hidden_comm_by_axis_ns={HOSTILE: 1},
         comm=({"collective": HOSTILE, "axis": HOSTILE, "count": 1},),
     )
     ranks = tuple(RankBreakdown(rank=0, device=f"{HOSTILE}{i}", steps=(step,), source=HOSTILE) for i in range(2))

@@ -182,7 +182,8 @@ main [L1][L2][L3]
 0.9                  [n2        ]
 """
     step = only(draw(tmp_path / "t.json", drawing))
-    assert micro(dict(step.hidden_comm_ns)) == {"world": 4}
+    assert step.hidden_comm_ns == 4 * US
+    assert micro(dict(step.hidden_comm_by_axis_ns)) == {"world": 4}
     assert step.concurrency == pytest.approx((12 + 4) / 12)
     assert step.num_kernels == 2
     assert step.comm == ({"collective": "all_reduce", "axis": "world", "count": 1, "bytes": None, "busy_ns": 12 * US, "bus_bytes_s": None},)

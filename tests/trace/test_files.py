@@ -105,7 +105,8 @@ def test_two_devices(shared: Path) -> None:
 def test_symmetric_memory(shared: Path) -> None:
     step = edge(shared, "C_symm_mem_comm").ranks[0].steps[0]
     assert group(step.buckets) == {"compute": 600_000, "comm": 90_000, "idle": 310_000}
-    assert step.hidden_comm_ns == {"world": 410_000}
+    assert step.hidden_comm_ns == 410_000
+    assert step.hidden_comm_by_axis_ns == {"world": 410_000}
 
 
 def test_hip(shared: Path) -> None:

@@ -143,7 +143,7 @@ def fold(sums: Mapping[str, int], limit: int | None) -> dict[str, list[str]]:
 def hidden(breakdown: Breakdown) -> dict[str, float]:
     """Communication under compute by axis: mean ns per profiled step."""
     steps = [s for r in breakdown.ranks for s in r.steps if s.buckets]
-    return {axis: ns / len(steps) for axis, ns in sorted(_total([s.hidden_comm_ns for s in steps]).items())}
+    return {axis: ns / len(steps) for axis, ns in sorted(_total([s.hidden_comm_by_axis_ns for s in steps]).items())}
 
 
 @dataclass(frozen=True, kw_only=True)

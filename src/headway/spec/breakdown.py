@@ -40,7 +40,8 @@ class StepBreakdown:
     buckets: Mapping[str, int]
     phases: Mapping[str, int]
     modules: Mapping[str, int] = field(default_factory=dict)
-    hidden_comm_ns: Mapping[str, int] = field(default_factory=dict)  # by axis: a collective ran under compute
+    hidden_comm_ns: int = 0  # at least one collective ran under compute
+    hidden_comm_by_axis_ns: Mapping[str, int] = field(default_factory=dict)  # the same for each axis; they may overlap
     comm: tuple[Mapping[str, Any], ...] = ()  # per collective and axis: count, bytes, busy_ns, bus_bytes_s
     concurrency: float = 0.0  # mean number of compute kernels while at least one runs
     num_kernels: int = 0

@@ -45,7 +45,7 @@ def attribute(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> t
     by_bucket = _table(pieces, bucket, names, num)
     by_phase = _table(pieces, phase, PHASES, num)
     by_module = _table(pieces, np.where(module >= 0, module, len(host.modules)), modules, num) if host.modules else [{}] * num
-    hidden = _hidden(work, pieces, num)
+    hidden_any, hidden = _hidden(work, pieces, num)
     rows = _collectives(work, windows)
     wall = np.diff(windows.edges)
     kernels = work.level < NUM_CLASSES
@@ -61,7 +61,8 @@ def attribute(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> t
             buckets=by_bucket[k],
             phases=by_phase[k],
             modules=by_module[k],
-            hidden_comm_ns=hidden[k],
+            hidden_comm_ns=hidden_any[k],
+            hidden_comm_by_axis_ns=hidden[k],
             comm=rows[k],
             concurrency=float(concurrency[k]),
             num_kernels=int((here & kernels).sum()),
@@ -134,24 +135,28 @@ def _table(pieces: Pieces, code: Ints, names: list[str] | tuple[str, ...], num: 
     return [{names[i]: int(row[i]) for i in np.flatnonzero(row)} or {names[-1]: 0} for row in total]
 
 
-def _hidden(work: Work, pieces: Pieces, num: int) -> list[dict[str, int]]:
-    """Nanoseconds in which a collective of each axis runs under compute."""
+def _hidden(work: Work, pieces: Pieces, num: int) -> tuple[list[int], list[dict[str, int]]]:
+    """Nanoseconds of each window in which any collective, and a collective of each axis, runs under compute."""
     out: list[dict[str, int]] = [{} for _ in range(num)]
     if not work.comm:
-        return out
+        return [0] * num, out
     computes = (pieces.owner >= 0) & (work.level[np.maximum(pieces.owner, 0)] < NUM_CLASSES)
     rows = np.flatnonzero(work.comm_of >= 0)
     axis = np.array([work.comm[c].axis for c in work.comm_of[rows].tolist()])
-    for name in np.unique(axis).tolist():
-        mine = rows[axis == name]
+    under = computes & (pieces.length > 0)
+    first, last = pieces.start[under], pieces.start[under] + pieces.length[under]
+
+    def below(mine: Ints) -> Ints:
         spans = union(work.start[mine], work.end[mine])
-        under = computes & (pieces.length > 0)
-        before = covered(spans, pieces.start[under] + pieces.length[under]) - covered(spans, pieces.start[under])
         total = np.zeros(num, np.int64)
-        np.add.at(total, pieces.window[under], before)
-        for k in np.flatnonzero(total):
-            out[k][name] = int(total[k])
-    return out
+        np.add.at(total, pieces.window[under], covered(spans, last) - covered(spans, first))
+        return total
+
+    for name in np.unique(axis).tolist():
+        for k, ns in enumerate(below(rows[axis == name]).tolist()):
+            if ns:
+                out[k][name] = ns
+    return below(rows).tolist(), out
 
 
 # Bytes that cross each link for one byte of message in a group of n (NCCL tests, "bus bandwidth").

@@ -35,7 +35,8 @@ def summarise(ranks: Sequence[RankBreakdown], world: int | None) -> dict[str, An
         "busy_share": 1 - heads.get("idle", 0) / total if total else None,
         "exposed_comm_ns": heads.get("comm", 0) if profiled else None,
         "exposed_comm_share": heads.get("comm", 0) / total if total else None,
-        "hidden_comm_ns": add([s.hidden_comm_ns for s in profiled]),
+        "hidden_comm_ns": sum(s.hidden_comm_ns for s in profiled),
+        "hidden_comm_by_axis_ns": add([s.hidden_comm_by_axis_ns for s in profiled]),
         "flops": _median([float(s.flops) for s in steps if s.flops is not None]),
         "mfu": _median(mfus),
     }
