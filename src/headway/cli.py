@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -179,11 +180,36 @@ def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
     return 0
 
 
+# ---- kinds of values ----
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 up, got '{text}'")
+    return int(text)
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 1 << 63:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 up, got '{text}'")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"expected a number, got '{text}'")
+    return number
+
+
 # ---- the table of commands ----
 
 _RUN = ("run", {"metavar": "RUN", "help": "a run's name (in ./runs) or its folder"})
 _JSON = ("--json", {"action": "store_true", "help": "print JSON for programs"})
-_TIMEOUT = ("--timeout", {"type": float, "default": 120.0, "metavar": "S", "help": "seconds to wait (120)"})
+_TIMEOUT = ("--timeout", {"type": _number, "default": 120.0, "metavar": "S", "help": "seconds to wait (120)"})
 Option = tuple[str, dict[str, Any]]
 
 COMMANDS: dict[str, tuple[Callable[[argparse.Namespace, Sequence[str]], int], str, list[Option]]] = {
@@ -207,7 +233,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace, Sequence[str]], int], st
     "profile": (
         profile,
         "headway profile digits --steps 3        (until the next log line)",
-        [_RUN, ("--steps", {"type": int, "default": 3, "metavar": "N", "help": "steps to trace (3)"}), _TIMEOUT],
+        [_RUN, ("--steps", {"type": _count, "default": 3, "metavar": "N", "help": "steps to trace (3)"}), _TIMEOUT],
     ),
     "stop": (stop, "headway stop digits        (until the next log line)", [_RUN, _TIMEOUT]),
     "sample": (
@@ -218,12 +244,12 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace, Sequence[str]], int], st
             ("--out", {"metavar": "FILE", "help": "PNG to write (RUN/samples.png)"}),
             ("--text", {"metavar": "FILE", "help": "text vectors [n, text_dim] as .npy, a row each"}),
             ("--classes", {"default": "", "metavar": "A,B", "help": "classes to draw (all)"}),
-            ("--columns", {"type": int, "default": 10, "metavar": "N", "help": "samples a class (10)"}),
-            ("--seed", {"type": int, "default": 0, "metavar": "N", "help": "seed (0)"}),
-            ("--steps", {"type": int, "default": 30, "metavar": "N", "help": "solver steps (30)"}),
+            ("--columns", {"type": _count, "default": 10, "metavar": "N", "help": "samples a class (10)"}),
+            ("--seed", {"type": _whole, "default": 0, "metavar": "N", "help": "seed (0)"}),
+            ("--steps", {"type": _count, "default": 30, "metavar": "N", "help": "solver steps (30)"}),
             ("--solver", {"choices": ("euler", "heun"), "default": "heun", "help": "solver (heun)"}),
-            ("--guidance", {"type": float, "default": 2.0, "metavar": "W", "help": "classifier-free guidance; 1: none (2)"}),
-            ("--scale", {"type": int, "default": 0, "metavar": "N", "help": "screen pixels a pixel (to about 64 a sample)"}),
+            ("--guidance", {"type": _number, "default": 2.0, "metavar": "W", "help": "classifier-free guidance; 1: none (2)"}),
+            ("--scale", {"type": _whole, "default": 0, "metavar": "N", "help": "screen pixels a pixel (to about 64 a sample)"}),
             ("--student", {"action": "store_true", "help": "the trained weights instead of their average"}),
         ],
     ),
@@ -232,10 +258,10 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace, Sequence[str]], int], st
         "headway evaluate digits        (20 s)",
         [
             _RUN,
-            ("--num", {"type": int, "default": 200, "metavar": "N", "help": "samples to judge (200)"}),
-            ("--seed", {"type": int, "default": 0, "metavar": "N", "help": "seed (0)"}),
-            ("--steps", {"type": int, "default": 30, "metavar": "N", "help": "solver steps (30)"}),
-            ("--guidance", {"type": float, "default": 2.0, "metavar": "W", "help": "classifier-free guidance (2)"}),
+            ("--num", {"type": _count, "default": 200, "metavar": "N", "help": "samples to judge (200)"}),
+            ("--seed", {"type": _whole, "default": 0, "metavar": "N", "help": "seed (0)"}),
+            ("--steps", {"type": _count, "default": 30, "metavar": "N", "help": "solver steps (30)"}),
+            ("--guidance", {"type": _number, "default": 2.0, "metavar": "W", "help": "classifier-free guidance (2)"}),
             _JSON,
         ],
     ),

@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,10 @@ from headway.spec.parts import MeshSpec
 T = TypeVar("T")
 _PR_SET_PDEATHSIG = 1
 ERRORS = "HEADWAY_ERRORS"  # folder in which a worker leaves its last words for the process that started it
+
+
+class PeerLost(RunError):
+    """Another rank is gone; what it said of itself matters more than this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +96,12 @@ def start_local(argv: Sequence[str], world: int) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    for name in [n for n in logging.root.manager.loggerDict if n.startswith("torch.distributed.elastic")]:
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what there is to say, we say
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // world)))
-    os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
+    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGQUIT" + ("" if nohup else ",SIGHUP"))
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "300")  # a rank may be in a long step, then it saves
     with tempfile.TemporaryDirectory(prefix="headway-") as errors:
         os.environ[ERRORS] = errors
         config = LaunchConfig(
@@ -101,27 +109,43 @@ def start_local(argv: Sequence[str], world: int) -> int:
             max_restarts=0, monitor_interval=0.2, local_addr="localhost", logs_specs=DefaultLogsSpecs(log_dir=f"{errors}/logs"),
         )  # fmt: skip
         try:
+            _leave_on_second_interrupt()
             elastic_launch(config, sys.executable)("-m", "headway", *argv)
         except SignalException as stop:
             return _say(Path(errors)) or 128 + int(stop.sigval)
         except ChildFailedError as failed:
             first = failed.get_first_failure()[1]
-            said = _say(Path(errors))
-            code = 128 - first.exitcode if first.exitcode < 0 else first.exitcode
-            if not said and first.exitcode < 0:
-                name = signal.Signals(-first.exitcode).name
-                print(
-                    f"Error: rank {first.local_rank} was killed by {name}. The same command again resumes from the last checkpoint.",
-                    file=sys.stderr,
-                )
-            return said or code
+            if first.exitcode >= 0:
+                return _say(Path(errors)) or first.exitcode
+            name = signal.Signals(-first.exitcode).name
+            fix = "The same command again resumes from the last checkpoint."
+            print(f"Error: rank {first.local_rank} was killed by {name}; the other ranks were ended. {fix}", file=sys.stderr)
+            return 128 - int(first.exitcode)
     return 0
 
 
+def _leave_on_second_interrupt() -> None:
+    """End this process at once on a second Ctrl-C; its ranks hear of it by `follow_parent`.
+
+    The agent takes the first one as its own and then waits for the ranks; so the count is kept beside it, on the wake-up pipe.
+    """
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+
+    def count() -> None:
+        seen = 0
+        while seen < 2:
+            seen += os.read(read, 64).count(signal.SIGINT)
+        os._exit(128 + signal.SIGINT)
+
+    threading.Thread(target=count, daemon=True).start()
+
+
 def follow_parent() -> None:
-    """In a local rank: a SIGTERM (so a checkpoint and a clean end) when the process that started us is gone. Linux only."""
+    """In a local rank: a SIGHUP (so a checkpoint and a clean end) when the process that started us is gone. Linux only."""
     if ERRORS in os.environ and sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGHUP)
 
 
 def leave_words(error: HeadwayError) -> bool:
@@ -129,13 +153,29 @@ def leave_words(error: HeadwayError) -> bool:
     folder = os.environ.get(ERRORS)
     if not folder or not Path(folder).is_dir():
         return False
-    (Path(folder) / f"rank{os.environ.get('RANK', '0')}.txt").write_text(str(error), encoding="utf-8")
+    kind = "lost" if isinstance(error, PeerLost) else "own"
+    (Path(folder) / f"{kind}.rank{os.environ.get('RANK', '0')}.txt").write_text(str(error), encoding="utf-8")
     return True
+
+
+def lost_peer(error: RuntimeError, rank: int) -> PeerLost | None:
+    """What a failed collective means, if it failed because another rank is gone."""
+    text = str(error)
+    if not any(
+        sign in text for sign in ("Connection closed by peer", "Connection reset by peer", "Connection refused", "communicator was aborted")
+    ):
+        return None
+    return PeerLost(
+        "another rank has ended or cannot be reached any more",
+        where=f"rank {rank}",
+        fix="See what the other ranks say. The same command again resumes from the last checkpoint.",
+    )
 
 
 def _say(errors: Path) -> int:
     """Print what the ranks left, each text once; 2 if there was any."""
-    texts = [f.read_text(encoding="utf-8") for f in sorted(errors.glob("rank*.txt"))]
+    files = sorted(errors.glob("own.*.txt")) or sorted(errors.glob("lost.*.txt"))  # causes; else consequences
+    texts = [f.read_text(encoding="utf-8") for f in files]
     for text in dict.fromkeys(texts):
         print(f"Error: {text}", file=sys.stderr)
     return 2 if texts else 0

@@ -80,7 +80,7 @@ class Observe:
         self._judge(run, [row[3] > 0 for row in per_step])
         self._kept = []
         if signal or stop:
-            run.reason = self._signals.name or ("asked to stop" if stop else "a signal on another rank")
+            run.reason = self._signals.name or ("request" if stop else "a signal on another rank")
         self._signals.profile = int(profile)
         good = [(total / count, norm) for total, count, norm, ok in per_step if ok] or [(math.nan, math.nan)]
         elements = sum(row[1] for row in per_step)

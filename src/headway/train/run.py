@@ -79,10 +79,12 @@ def train(spec: RunSpec, path: Path, place: Place, *, fresh: bool = False) -> in
         run = Running(state=state, batches=iter(loader), emit=emit, path=path, place=place, tell=tell)
         try:
             loop(run, [observe, Profile(spec, signals), Save(spec, checkpoints, observe, last=found.samples if found else -1)])
-        except (HeadwayError, KeyboardInterrupt) as error:
+        except (HeadwayError, KeyboardInterrupt, RuntimeError) as error:
             if place.rank == 0:
                 emit.event("end", reason="error", text=str(error) or type(error).__name__)
                 write_status(path, "failed", run, error=str(error) or type(error).__name__)
+            if isinstance(error, RuntimeError) and (lost := launch.lost_peer(error, place.rank)):
+                raise lost from error
             raise
         return finish(run, progress, signals)
 

@@ -1,12 +1,18 @@
-"""Signals: the first one asks for a clean end, the second one ends at once."""
+"""Signals: the first one asks for a clean end, a second Ctrl-C ends at once.
+
+A rank that our own launcher has started hears of a second Ctrl-C by SIGHUP: the launcher is gone by then. A scheduler may send SIGTERM to
+the launcher and to the ranks, and the kernel sends SIGHUP once for each thread of a dead launcher: a second one of these means nothing new.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from types import FrameType
 from typing import Any
 
-_CLEAN = (signal.SIGINT, signal.SIGTERM)
+_HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
@@ -17,7 +23,8 @@ class Signals:
         self._old: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
-        self._old = {s: signal.signal(s, self._note) for s in _CLEAN}
+        heard = [s for s in _HEARD if signal.getsignal(s) is not signal.SIG_IGN]  # nohup
+        self._old = {s: signal.signal(s, self._note) for s in heard}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -26,10 +33,13 @@ class Signals:
 
     @property
     def name(self) -> str:
-        """SIGINT, SIGTERM or ''."""
+        """SIGINT, SIGTERM, SIGHUP or ''."""
         return signal.Signals(self.number).name if self.number else ""
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.number == signal.SIGINT and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.number = number
+        if self.number == signal.SIGINT and number == signal.SIGHUP:  # no order in which to end: peers may hang in a collective
+            print("interrupted", file=sys.stderr, flush=True)
+            os._exit(130)
+        self.number = self.number or number

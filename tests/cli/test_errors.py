@@ -1,0 +1,118 @@
+"""Wrong input: one paragraph on stderr (what, where, fix), exit code 2, no traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from headway.cli import COMMANDS, main
+
+CASES = {
+    "trian digits": "Did you mean `headway train`",
+    "train digts": "Did you mean digits",
+    "train digits --mesh.dpshard 2": "did you mean --mesh.dp-shard",
+    "train digits --optim.lr fast": "expected a number, got 'fast'",
+    "train digits --optim.lr": "--optim.lr needs a value",
+    "train digits --global-batch 33 --mesh.dp-shard 2": "use 32 or 34",
+    "train digits --mesh.tp 2": "tensor parallelism is not implemented",
+    "train digits --observe.peak h2000": "use measured or one of",
+    "train digits --guard.inject nowhere:5": "SITE:MS",
+    "train digits --observe.profile-steps 9-3": "first and the last step",
+    "train digits --data.flip": "makes other digits",
+    "train folder": "--data.path is needed",
+    "train folder --data.path missing": "there is no such folder",
+    "train folder --data.path file.txt": "not a folder",
+    "train folder --data.path empty": "holds no image files",
+    "train digits --run file.txt/run": "cannot write to the run folder",
+    "train digits --run '../..' ": "must be letters",
+    "train nothing.py:run": "no such file",
+    "train bad.py:run": "bad.py, line 1",
+    "train own.py:nun": "did you mean 'run'",
+    "train own.py:number": "not a RunSpec",
+    "train torn.json": "is not JSON",
+    "train other.json": "is not a run.json",
+    "train missing.json": "cannot read missing.json",
+    "status nothing": "no run 'nothing'",
+    "stop nothing": "no run 'nothing'",
+    "profile nothing": "no run 'nothing'",
+    "sample nothing": "no run 'nothing'",
+    "evaluate nothing": "no run 'nothing'",
+    "explain nothing.json": "no such trace",
+    "explain file.txt": "file.txt",
+    "explain empty": "empty",
+    "explain zero.json": "zero.json",
+    "explain other.json": "other.json",
+    "explain noise.json.gz": "noise.json.gz",
+    "explain": "PATH",
+    "explain file.txt --hmtl x": "Did you mean --html",
+    "sample": "RUN",
+    "sample x --columns 0": "--columns",
+    "sample x --columns many": "--columns",
+    "sample x --steps 0": "--steps",
+    "sample x --guidance nan": "--guidance",
+    "evaluate x --num 0": "--num",
+    "profile x --steps -1": "--steps",
+    "sample x --solver rk4": "--solver",
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file.txt").write_text("hello\n")
+    (tmp_path / "zero.json").write_bytes(b"")
+    (tmp_path / "torn.json").write_text('{"schema": "headway.run/1", "spec": {')
+    (tmp_path / "other.json").write_text('{"answer": 42}')
+    (tmp_path / "noise.json.gz").write_bytes(bytes(range(256)) * 8)
+    (tmp_path / "bad.py").write_text("def run(:\n")
+    (tmp_path / "own.py").write_text("run = None\nnumber = 3\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("line", CASES)
+def test_wrong_input_is_one_paragraph(line: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line.replace("'", "").split()) == 2
+    said = capsys.readouterr().err
+    assert CASES[line] in said
+    assert said.startswith("Error: ") and said.count("\n\n") == 0 and "Traceback" not in said
+    assert not (place / "runs").exists(), "a refused command leaves nothing behind"
+
+
+def test_all_problems_at_once_and_without_torch(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "digits", "--global-batch", "33", "--mesh.dp-shard", "2", "--mesh.tp", "2", "--model.heads", "5", "--json"]) == 2
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert len(problems) == 3
+
+
+def test_the_processes_must_be_those_of_the_mesh(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "0", "WORLD_SIZE": "3", "LOCAL_RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["train", "digits", "--mesh.dp-shard", "2"]) == 2
+    assert "needs 2 processes (dp_shard 2), but 3 were started" in capsys.readouterr().err
+
+
+def test_help_has_an_example_and_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in COMMANDS:
+        with pytest.raises(SystemExit) as left:
+            main([name, "--help"])
+        assert left.value.code == 0
+        assert f"example: headway {name}" in capsys.readouterr().out
+
+
+def test_a_broken_image_is_named_and_counted_or_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for i in range(8):
+        folder = place / "pictures" / "ab"[i % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (20, 16), (i * 30, 0, 0)).save(folder / f"{i}.png")
+    (place / "pictures" / "a" / "broken.png").write_bytes(b"\x89PNG nothing more")
+    small = "train folder --data.path pictures --data.size 16 --global-batch 4 --samples 8 --model.depth 1 --model.width 32 --model.heads 2"
+    words = [*small.split(), "--observe.profile-steps", "", "--observe.peak", "h200", "--checkpoint.every", "0"]
+    assert main([*words, "--run", "skip"]) == 0
+    said = capsys.readouterr().err
+    assert "broken.png" in said and "1 " in said
+    assert main([*words, "--run", "refuse", "--data.broken", "refuse"]) == 2
+    assert "broken.png" in capsys.readouterr().err
