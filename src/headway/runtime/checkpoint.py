@@ -41,7 +41,7 @@ class Checkpoints:
     """The checkpoints of a run: saves at most one at a time, keeps the newest, never stops the training because a disk is full."""
 
     def __init__(self, folder: Path, spec: CheckpointSpec, *, rank: int, world: int, notify: Notify) -> None:
-        self._folder, self._spec, self._rank = folder, spec, rank
+        self.folder, self._spec, self._rank = folder, spec, rank
         self._notify: Notify = notify if rank == 0 else lambda kind, text: None
         self._peers = _Peers(rank, world)
         self._stager = DefaultStager(StagingOptions(False, False, False, False))
@@ -83,7 +83,7 @@ class Checkpoints:
         if not job.error:
             self._notify("checkpoint", f"saved {name} in {job.seconds:.1f} s")
             return
-        whole = manifest.folders(self._folder)
+        whole = manifest.folders(self.folder)
         rest = f"{whole[-1].name} is intact" if whole else "there is no earlier one"
         self._notify("warning", f"checkpoint {name} could not be saved: {job.error}; {rest}; training goes on")
 
@@ -94,9 +94,9 @@ class Checkpoints:
         """
         self.wait()
         try:
-            return self._peers.from_first(lambda: manifest.newest(self._folder, self._notify))
+            return self._peers.from_first(lambda: manifest.newest(self.folder, self._notify))
         except OSError as error:
-            raise RunError(f"the checkpoints cannot be read: {error}", where=str(self._folder)) from error
+            raise RunError(f"the checkpoints cannot be read: {error}", where=str(self.folder)) from error
 
     def load(self, found: Found, state: Mapping[str, Any]) -> None:
         """Read `found` into the tensors of `state`, in place, whatever the layout; plain values are put into its (mutable) mappings.
@@ -116,7 +116,7 @@ class Checkpoints:
     def _write(self, tensors: dict[str, Any], values: dict[str, Any], samples: int, meta: Mapping[str, Any], error: str) -> str:
         """Body of the thread, on every rank: "", or what else should be told. Raises on every rank if one of them fails."""
         self._peers.agree(error)
-        final = self._folder / manifest.name_of(samples)
+        final = self.folder / manifest.name_of(samples)
         part = final.with_name(final.name + manifest.INCOMPLETE)
         if self._peers.from_first(lambda: _is_whole(final)):
             return ""
@@ -143,13 +143,13 @@ class Checkpoints:
         manifest.write(part, content)
         manifest.commit(part)
         try:
-            manifest.prune(self._folder, samples, self._spec.keep)
+            manifest.prune(self.folder, samples, self._spec.keep)
         except OSError as error:
             return f"older checkpoints could not be removed: {error}"
         return ""
 
     def _clean(self) -> None:
-        for path in manifest.leftovers(self._folder):
+        for path in manifest.leftovers(self.folder):
             manifest.discard(path)
             if path.suffix == manifest.INCOMPLETE:
                 self._notify("warning", f"checkpoint {path.name} was cut off while it was written, and is removed")

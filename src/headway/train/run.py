@@ -17,7 +17,7 @@ from headway.data.loader import Loader
 from headway.data.registry import open_data
 from headway.parallel.mesh import build_mesh
 from headway.report.progress import Progress
-from headway.runtime import build, folder, graph, launch, peak, ranges
+from headway.runtime import build, folder, graph, launch, manifest, peak, ranges
 from headway.runtime.checkpoint import Checkpoints
 from headway.runtime.folder import Run
 from headway.runtime.launch import Place
@@ -113,11 +113,17 @@ def open_dataset(spec: RunSpec, path: Path, place: Place) -> Dataset:
 
 
 def resume(state: build.TrainState, checkpoints: Checkpoints) -> Found | None:
-    """Load the newest good checkpoint, if there is one."""
+    """Load the newest good checkpoint, if there is one. Raises RunError if there are some and all are damaged."""
     found = checkpoints.newest()
     if found is not None:
         checkpoints.load(found, build.saved(state))  # into the live tensors
         state.samples = found.samples
+    elif manifest.folders(checkpoints.folder):
+        raise RunError(
+            "none of its checkpoints can be used (see the warnings above), and it would begin again from zero",
+            where=f"run {checkpoints.folder.parent}",
+            fix="Bring a good checkpoint back, or start over with --fresh, which sets this run aside.",
+        )
     return found
 
 
@@ -141,8 +147,6 @@ def describe(
         )
     flops_peak, peak_source = peak.peak_flops(spec.observe.peak, device, spec.precision.compute)
     ops = record_graph(spec, data, tell)
-    if ops is not None:
-        folder.write_json(path / "graph.json", to_json(ops))
     with torch.device("meta"):
         num_parameters = sum(p.numel() for p in build.bare_network(spec, data).parameters())
     info = {
@@ -165,7 +169,14 @@ def describe(
         "git": _git(),
         "command": sys.argv[1:],
     }
-    folder.write_run(Run(path=path, spec=spec, info=info))
+    try:
+        if ops is not None:
+            folder.write_json(path / "graph.json", to_json(ops))
+        folder.write_run(Run(path=path, spec=spec, info=info))
+    except OSError as error:
+        raise RunError(
+            f"cannot write to the run folder {path}: {error.strerror}", fix="Free space there, or choose another with --run PATH."
+        ) from error
     return info
 
 
