@@ -99,9 +99,20 @@ def test_a_killed_parent_leaves_no_ranks_and_a_checkpoint(tmp_path: Path) -> Non
     process = start(run, *LONG, "--mesh.dp-shard", "2")
     wait_until_it_steps(run, process)
     process.kill()
-    process.wait()
+    process.communicate(timeout=30)  # until the ranks have closed the pipe too
     assert gone(run)
     assert list((run / "checkpoints").glob("s*[0-9]"))
+
+
+def test_a_run_goes_on_when_nobody_reads_its_lines_any_more(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start(run, "--samples", "1280", "--guard.inject", "forward:20")
+    wait_until_it_steps(run, process)
+    assert process.stderr and process.stdout
+    process.stderr.close()
+    process.stdout.close()
+    assert process.wait(timeout=60) == 0
+    assert folder.status(run)["state"] == "ended" and folder.status(run)["samples"] == 1280
 
 
 def test_one_run_at_a_time_and_stop(tmp_path: Path) -> None:

@@ -23,6 +23,13 @@ BAR_EVERY_S: Final = 0.2
 LINE_EVERY_S: Final = 5.0
 
 
+class _Console(Console):
+    """A console that falls silent when nobody reads it any more: a training run does not end because of its reader."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
 class Progress:
     """What a run says while it goes on. `update` often, `note` what must be kept, `close` once."""
 
@@ -34,7 +41,7 @@ class Progress:
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._console = console or Console(stderr=True, highlight=False)
+        self._console = console or _Console(stderr=True, highlight=False)
         self.mode: Mode = ("bar" if self._console.is_terminal else "lines") if mode == "auto" else mode
         self.total_samples = total_samples
         self._clock = clock
