@@ -34,6 +34,7 @@ from headway.stats.count import cost_ns, share_of_step
 from headway.stats.intervals import mean_interval
 from headway.stats.paired import run_paired
 from headway.trace.emit import Emitter
+from headway.train.guard import Guard
 from headway.train.loop import Running
 from headway.train.observe import Observe
 from headway.train.signals import Signals
@@ -49,7 +50,8 @@ def ours(spec: RunSpec, path: Path, block: int) -> tuple[Callable[[], None], Run
     ranges.mark_modules(state.roles["student"], emit.range)
     loader = Loader(data, spec.data, seed=spec.seed, global_batch=spec.global_batch)
     run = Running(state=state, batches=iter(loader), emit=emit, path=path, place=Place(), tell=lambda kind, text: None)
-    observe = Observe(spec, Place(), progress=None, trackers=[], signals=Signals(), flops=1e6, peak=1e12)
+    guard = Guard()
+    observe = Observe(spec, Place(), progress=None, trackers=[], signals=Signals(), guard=guard, flops=1e6, peak=1e12)
 
     def steps() -> None:
         for _ in range(block):
@@ -58,6 +60,7 @@ def ours(spec: RunSpec, path: Path, block: int) -> tuple[Callable[[], None], Run
             with run.emit.phase("input"):
                 batches = next(run.batches)
             out = step(state, batches, run.emit)
+            guard.after(run, out)
             observe.after(run, out)
             run.emit.end(samples=state.samples)
 

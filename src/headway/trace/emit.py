@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 from headway.spec.event import PHASE_PREFIX, PHASES, STEP_PREFIX
 
@@ -42,7 +42,7 @@ class Emitter:
         self.rank, self.failed = rank, ""
         self._on_phase = on_phase  # called inside each phase as it opens: (name, step)
         self._ranges: Ranges = ranges or (lambda name: nullcontext())
-        self._file: IO[str] | None = None
+        self._path = path
         self._rows: list[dict[str, Any]] = []
         self._stack: list[_Phase] = []
         self._phases: dict[str, int] = {}
@@ -50,12 +50,6 @@ class Emitter:
         self._last_end: tuple[int, int] | None = None  # (wall clock, monotonic clock) at the end of the step before
         self._range: AbstractContextManager[Any] | None = None
         self.num_spans = 0  # since the start, for the counted cost of observation
-        if path is not None:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = path.open("a", encoding="utf-8")
-            except OSError as error:
-                self.failed = f"events cannot be written to {path}: {error.strerror}"
 
     def begin(self, step: int) -> None:
         """Open step number `step`; it begins where the step before it ended."""
@@ -102,22 +96,16 @@ class Emitter:
         return row
 
     def flush(self) -> None:
-        """Write what is in memory to the file."""
+        """Write what is in memory to the end of the file."""
         rows, self._rows = self._rows, []
-        if self._file is None or not rows:
+        if self._path is None or not rows:
             return
         try:
-            self._file.write("".join(json.dumps(r, separators=(",", ":"), default=str) + "\n" for r in rows))
-            self._file.flush()
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write("".join(json.dumps(r, separators=(",", ":"), default=str) + "\n" for r in rows))
         except OSError as error:
-            self.failed = self.failed or f"events cannot be written to {self._file.name}: {error.strerror}"
-
-    def close(self) -> None:
-        """Flush and close the file."""
-        self.flush()
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+            self.failed = self.failed or f"events cannot be written to {self._path}: {error.strerror}"
 
     def _row(self, row: dict[str, Any]) -> None:
         self._rows.append(row)

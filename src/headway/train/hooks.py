@@ -11,8 +11,8 @@ from headway.runtime import build
 from headway.runtime.checkpoint import Checkpoints
 from headway.spec.event import trace_file
 from headway.spec.run import RunSpec, profile_window
+from headway.train.guard import Guard
 from headway.train.loop import Running
-from headway.train.observe import Observe
 from headway.train.signals import Signals
 from headway.train.step import StepOut
 
@@ -20,8 +20,8 @@ from headway.train.step import StepOut
 class Save:
     """A checkpoint every `checkpoint.every` samples and at the end; never of a state that is not finite."""
 
-    def __init__(self, spec: RunSpec, checkpoints: Checkpoints, observe: Observe, *, last: int = -1) -> None:
-        self._every, self._checkpoints, self._observe = spec.checkpoint.every, checkpoints, observe
+    def __init__(self, spec: RunSpec, checkpoints: Checkpoints, guard: Guard, *, last: int = -1) -> None:
+        self._every, self._checkpoints, self._guard = spec.checkpoint.every, checkpoints, guard
         self._last = last  # samples of the newest checkpoint
 
     def before(self, run: Running) -> None:
@@ -43,8 +43,8 @@ class Save:
     def _save(self, run: Running) -> None:
         phase = run.emit.phase("checkpoint")
         with phase:
-            if self._observe.poisoned(run):
-                run.tell("warning", f"no checkpoint at {run.state.samples} samples: the state is not finite")
+            self._guard.judge(run)
+            if self._guard.tainted:
                 return
             self._checkpoints.save(
                 build.saved(run.state), samples=run.state.samples, meta={"step": run.state.step, "seed": run.state.spec.seed}

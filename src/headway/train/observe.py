@@ -15,8 +15,8 @@ import torch
 from headway.report.progress import Progress
 from headway.runtime import folder
 from headway.runtime.launch import Place
-from headway.spec.errors import RunError
 from headway.spec.run import RunSpec
+from headway.train.guard import Guard
 from headway.train.loop import Running
 from headway.train.signals import Signals
 from headway.train.step import StepOut
@@ -34,11 +34,12 @@ class Observe:
         progress: Progress | None,
         trackers: Sequence[Tracker],
         signals: Signals,
+        guard: Guard,
         flops: float,
         peak: float,
     ) -> None:
         self.every, self.bins = spec.observe.log_every, spec.observe.timestep_bins
-        self._progress, self._trackers, self._signals = progress, trackers, signals
+        self._progress, self._trackers, self._signals, self._guard = progress, trackers, signals, guard
         self._flops, self._peak, self._world = flops, peak, place.world  # FLOPs of a sample; peak FLOP/s of a device
         self._kept: list[StepOut] = []
         self._since = (time.perf_counter_ns(), -1)
@@ -61,13 +62,10 @@ class Observe:
         for tracker in self._trackers:
             tracker.close()
 
-    def poisoned(self, run: Running) -> bool:
-        """Whether a step since the last flush was not finite (waits for the device). Raises RunError under guard stop."""
-        return bool(self._kept) and self._judge(run, torch.stack([o.ok for o in self._kept]).tolist())
-
     def flush(self, run: Running) -> None:
         """One reduction and one host synchronisation for everything that people hear of."""
         kept, self._kept = self._kept, []
+        self._guard.judge(run)
         table = binned(kept, self.bins)  # [2, bins] of this rank: loss sums and counts by timestep
         names, extra = metrics(kept)  # sums of this rank; an objective names the same ones on every rank
         asks = torch.tensor([self._signals.number, *(_asked(run, self._signals) if run.first else (0, 0))], dtype=torch.float64)
@@ -76,9 +74,6 @@ class Observe:
         per_step = torch.stack([torch.stack([*o.total, o.grad_norm.double(), o.ok.double()]) for o in kept]).tolist()
         n = self.bins
         sums, counts, (signal, stop, profile), extras = host[:n], host[n : 2 * n], host[2 * n : 2 * n + 3], host[2 * n + 3 :]
-        self._kept = kept
-        self._judge(run, [row[3] > 0 for row in per_step])
-        self._kept = []
         if signal or stop:
             run.reason = self._signals.name or ("request" if stop else "a signal on another rank")
         self._signals.profile = int(profile)
@@ -115,22 +110,6 @@ class Observe:
             tracker.log(run.scalars | {f"loss_t{i}": v for i, v in enumerate(by_t) if v is not None}, state.step)
         left = (state.spec.last_sample - state.samples) / rate if rate > 0 else None
         write_status(run.path, "running", run, left_s=left, period_s=seconds)
-
-    def _judge(self, run: Running, oks: Sequence[bool]) -> bool:
-        bad = [o.step for o, ok in zip(self._kept, oks, strict=True) if not ok]
-        if not bad:
-            return False
-        policy = run.state.current().guard.nonfinite
-        text = f"the loss or the gradient was not finite in step {bad[0]}" + (f" and {len(bad) - 1} more" if len(bad) > 1 else "")
-        if policy == "stop":
-            raise RunError(
-                f"{text}; the update of that step was left out and nothing after it was saved",
-                where=f"run {run.path.name}",
-                fix="The same command resumes from the last checkpoint; lower --optim.lr, or go on with --guard.nonfinite skip.",
-            )
-        if policy == "skip":
-            run.tell("warning", f"{text}; the update was left out")
-        return policy == "off"
 
 
 def binned(outs: Sequence[StepOut], bins: int) -> torch.Tensor:

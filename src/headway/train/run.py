@@ -29,6 +29,7 @@ from headway.spec.parts import RoleSpec
 from headway.spec.run import RunSpec, injections
 from headway.trace.emit import Emitter
 from headway.train import inject
+from headway.train.guard import Guard
 from headway.train.hooks import Profile, Save
 from headway.train.loop import Running, loop
 from headway.train.observe import Observe, write_status
@@ -49,7 +50,7 @@ def train(spec: RunSpec, path: Path, place: Place, *, fresh: bool = False) -> in
             ranges=ranges.factory(device, spec.observe.nvtx),
             on_phase=inject.on_phase(injections(spec), place.rank),
         )
-        stack.callback(emit.close)
+        stack.callback(emit.flush)
         progress = Progress(spec.last_sample, spec.observe.progress) if place.rank == 0 else None
         tell = teller(emit, progress)
         mesh = build_mesh(spec.mesh, device.type)
@@ -65,12 +66,14 @@ def train(spec: RunSpec, path: Path, place: Place, *, fresh: bool = False) -> in
         )  # fmt: skip
         stack.callback(loader.close)
         trackers = open_trackers(path, spec) if place.rank == 0 else []
+        guard = Guard()
         observe = Observe(
             spec,
             place,
             progress=progress,
             trackers=trackers,
             signals=signals,
+            guard=guard,
             flops=info["flops_per_sample"] or 0.0,
             peak=info["peak_flops"],
         )
@@ -78,7 +81,7 @@ def train(spec: RunSpec, path: Path, place: Place, *, fresh: bool = False) -> in
             ranges.mark_modules(net, emit.range)
         run = Running(state=state, batches=iter(loader), emit=emit, path=path, place=place, tell=tell)
         try:
-            loop(run, [observe, Profile(spec, signals), Save(spec, checkpoints, observe, last=found.samples if found else -1)])
+            loop(run, [guard, observe, Profile(spec, signals), Save(spec, checkpoints, guard, last=found.samples if found else -1)])
         except (HeadwayError, KeyboardInterrupt, RuntimeError) as error:
             if place.rank == 0:
                 emit.event("end", reason="error", text=str(error) or type(error).__name__)

@@ -60,16 +60,16 @@ def step(state: TrainState, batches: Sequence[Batch], emit: Emitter) -> StepOut:
     with emit.phase("clip"):
         trained = [p for name in state.optimizers for p in fsdp.parameters_of(state.roles[name]).values()]
         grad_norm = fsdp.clip(trained, spec.optim.clip, scale=nominal / total[1])  # scale is 1 where all micro-batches are alike
-        finite = torch.isfinite(grad_norm) & torch.isfinite(total[0])
-        ok = finite if spec.guard.nonfinite != "off" else torch.ones_like(finite)
+        ok = torch.isfinite(grad_norm) & torch.isfinite(total[0])
+        go = torch.ones_like(ok) if spec.guard.nonfinite == "off" else ok  # whether this step changes anything
     with emit.phase("optimizer"):
         for name, lr in role_lrs(spec, state.samples).items():
             optim.set_lr(state.optimizers[name], lr, spec.optim.weight_decay)
-            optim.step(state.optimizers[name], ok)
+            optim.step(state.optimizers[name], go)
             state.optimizers[name].zero_grad(set_to_none=True)
     if state.ema is not None:
         with emit.phase("ema"):
-            state.ema.update(state.spec.global_batch, ok)
+            state.ema.update(state.spec.global_batch, go)
     lr = role_lrs(spec, state.samples)["student"]
     state.samples += state.spec.global_batch
     return StepOut(step=number, losses=tuple(losses), total=total, grad_norm=grad_norm, ok=ok, lr=lr)

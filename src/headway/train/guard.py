@@ -1,0 +1,54 @@
+"""The guard: what happens when a loss or a gradient is not finite.
+
+The step itself leaves out the update on the device, without asking the host (policies stop and skip). The host hears of it when it waits
+anyway: at a log line, and before a checkpoint is made. All ranks judge the same flags, so all take the same branch.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from headway.spec.errors import RunError
+from headway.train.loop import Running
+from headway.train.step import StepOut
+
+
+class Guard:
+    """A hook that keeps the flag of every step until `judge` looks at them. `tainted`: the weights may not be finite any more."""
+
+    def __init__(self) -> None:
+        self._pending: list[tuple[int, torch.Tensor]] = []
+        self.tainted = False
+
+    def before(self, run: Running) -> None:
+        """Nothing to do."""
+
+    def after(self, run: Running, out: StepOut) -> None:
+        """Keep the flag."""
+        self._pending.append((out.step, out.ok))
+
+    def close(self, run: Running) -> None:
+        """Judge what is left."""
+        self.judge(run)
+
+    def judge(self, run: Running) -> None:
+        """Look at the flags since the last time (waits for the device). Raises RunError under policy stop, tells under the others."""
+        pending, self._pending = self._pending, []
+        oks = torch.stack([ok for _, ok in pending]).tolist() if pending else []
+        bad = [step for (step, _), ok in zip(pending, oks, strict=True) if not ok]
+        if not bad:
+            return
+        policy = run.state.current().guard.nonfinite
+        more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+        text = f"the loss or the gradient was not finite in step {bad[0]}{more}"
+        if policy == "stop":
+            raise RunError(
+                f"{text}; the update of that step was left out and nothing after it was saved",
+                where=f"run {run.path.name}",
+                fix="The same command resumes from the last checkpoint; lower --optim.lr, or go on with --guard.nonfinite skip.",
+            )
+        if policy == "skip":
+            run.tell("warning", f"{text}; the update was left out")
+        elif not self.tainted:
+            self.tainted = True
+            run.tell("warning", f"{text}; the guard is off, so the run goes on, but saves no checkpoint any more")
