@@ -20,7 +20,7 @@ Golden = Callable[[str, str], None]
 STATUS = {
     "name": "digits", "state": "running", "age_s": 3, "step": 120, "steps": 400, "samples": 12_000, "total_samples": 40_000,
     "loss": 0.1234, "samples_s": 702.4, "mfu": 0.4, "last_checkpoint": {"text": "step 100", "samples": 10_000, "age_s": 40},
-    "last_warning": "1 of 1,000 images cannot be read: photos/a.jpg",
+    "last_warning": {"text": "1 of 1,000 images cannot be read: photos/a.jpg", "age_s": 75.0},
 }  # fmt: skip
 
 

@@ -275,8 +275,10 @@ def _last(item: Any) -> str:
     if not isinstance(item, Mapping):
         return str(item) if item else ""
     parts = [str(item["text"])] if item.get("text") else []
-    parts += [f"at {fmt.integer(item['samples'])} samples"] * (item.get("samples") is not None)
-    parts += [f"{fmt.clock(item['age_s'])} ago"] * (item.get("age_s") is not None)
+    if item.get("samples") is not None:
+        parts.append(f"at {fmt.integer(item['samples'])} samples")
+    if item.get("age_s") is not None:
+        parts.append(f"{fmt.clock(item['age_s'])} ago")
     return ", ".join(parts)
 
 

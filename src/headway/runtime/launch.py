@@ -114,13 +114,7 @@ def start_local(argv: Sequence[str], world: int) -> int:
         except SignalException as stop:
             return _say(Path(errors)) or 128 + int(stop.sigval)
         except ChildFailedError as failed:
-            first = failed.get_first_failure()[1]
-            if first.exitcode >= 0:
-                return _say(Path(errors)) or first.exitcode
-            name = signal.Signals(-first.exitcode).name
-            fix = "The same command again resumes from the last checkpoint."
-            print(f"Error: rank {first.local_rank} was killed by {name}; the other ranks were ended. {fix}", file=sys.stderr)
-            return 128 - int(first.exitcode)
+            return _verdict(Path(errors), list(failed.failures.values()), failed.get_first_failure()[1])
     return 0
 
 
@@ -170,6 +164,19 @@ def lost_peer(error: RuntimeError, rank: int) -> PeerLost | None:
         where=f"rank {rank}",
         fix="See what the other ranks say. The same command again resumes from the last checkpoint.",
     )
+
+
+def _verdict(errors: Path, failures: Sequence[Any], first: Any) -> int:
+    """Say why a run has failed, cause before consequence: own words, a kill, a traceback that is out already. Returns the exit code."""
+    if list(errors.glob("own.*.txt")):
+        return _say(errors)
+    if first.exitcode < 0:
+        name, fix = signal.Signals(-first.exitcode).name, "The same command again resumes from the last checkpoint."
+        print(f"Error: rank {first.local_rank} was killed by {name}; the other ranks were ended. {fix}", file=sys.stderr)
+        return 128 - int(first.exitcode)
+    if any(f.exitcode == 1 for f in failures):
+        return 1
+    return _say(errors) or int(first.exitcode)
 
 
 def _say(errors: Path) -> int:

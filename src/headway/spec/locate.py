@@ -7,6 +7,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -52,6 +53,10 @@ def _from_file(where: str) -> ModuleType:
     except SyntaxError as error:
         del sys.modules[key]
         raise SpecError(f"{path}, line {error.lineno}: {error.msg}", fix="Put the file right; it must import as Python.") from error
+    except ImportError as error:
+        del sys.modules[key]
+        at = next((f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == str(path)), 1)
+        raise SpecError(f"{path}, line {at}: {error}", fix="Install what it imports, or take the import out.") from error
     except BaseException:
         del sys.modules[key]
         raise

@@ -71,7 +71,7 @@ def explain(paths: Sequence[str | Path], *, on_file: Callable[[Path], None] | No
     summary = summarise(rows, world)
     return Breakdown(
         ranks=tuple(rows),
-        health=tuple(notes),
+        health=(*notes, *doubts.of_steps(summary)),
         summary={**summary, "samples_s": _rate(summary, given)},
         findings=findings(rows, lateness(seats, last), given.spec),
     )

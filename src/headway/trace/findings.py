@@ -66,56 +66,56 @@ def _comm(step: StepBreakdown, wait: bool) -> int:
 
 CAUSES = (
     Cause(
-        "the device waits {ms} ms of a step for input", "idle.input", _idle("input"), 0.9,
+        "The device waits {ms} ms of a step for input", "idle.input", _idle("input"), 0.9,
         "Decode and copy the next batches while the device works: more loader workers, prefetch, pinned memory.", _workers,
     ),
     Cause(
-        "the device waits {ms} ms of a step for a checkpoint", "idle.checkpoint", _idle("checkpoint"), 0.9,
+        "The device waits {ms} ms of a step for a checkpoint", "idle.checkpoint", _idle("checkpoint"), 0.9,
         "Save beside the training (asynchronous checkpoints), or less often.", _beside,
     ),
     Cause(
-        "the device is idle {ms} ms of a step during evaluation", "idle.evaluate", _idle("evaluate"), 0.8,
+        "The device is idle {ms} ms of a step during evaluation", "idle.evaluate", _idle("evaluate"), 0.8,
         "Evaluate less often, on fewer samples, or in another job.",
     ),
     Cause(
-        "the device waits {ms} ms of a step for encoders on the host", "idle.encode", _idle("encode"), 0.8,
+        "The device waits {ms} ms of a step for encoders on the host", "idle.encode", _idle("encode"), 0.8,
         "Encode once and train from a cache of latents and embeddings.",
     ),
     Cause(
-        "the device runs dry {ms} ms of a step while the host waits for it", "idle.sync", _idle("sync"), 0.8,
+        "The device runs dry {ms} ms of a step while the host waits for it", "idle.sync", _idle("sync"), 0.8,
         "Remove what reads the device in every step: .item(), .cpu(), print of a tensor, synchronize().",
     ),
     Cause(
-        "the device is idle {ms} ms of a step in the optimizer", "idle.launch", _optimizer, 0.5,
+        "The device is idle {ms} ms of a step in the optimizer", "idle.launch", _optimizer, 0.5,
         "Update all parameters in few launches: a fused optimizer, no Python loop over parameters.",
     ),
     Cause(
-        "the device waits {ms} ms of a step for the host to issue work", "idle.launch", _launch, 0.6,
+        "The device waits {ms} ms of a step for the host to issue work", "idle.launch", _launch, 0.6,
         "Issue less: a larger batch, compiled or fused operations, CUDA graphs, less Python between operators.",
     ),
     Cause(
-        "the device waits {ms} ms of a step for memory to be allocated or freed", "idle.allocator", _idle("allocator"), 0.8,
+        "The device waits {ms} ms of a step for memory to be allocated or freed", "idle.allocator", _idle("allocator"), 0.8,
         "Keep shapes constant so that the caching allocator reuses blocks (expandable_segments helps), and leave memory free.",
     ),
     Cause(
-        "the device waits {ms} ms of a step for compilation", "idle.compile", _idle("compile"), 0.8,
+        "The device waits {ms} ms of a step for compilation", "idle.compile", _idle("compile"), 0.8,
         "Find what recompiles: shapes or Python values that change from step to step.",
     ),
     Cause(
-        "the device waits {ms} ms of a step for Python's garbage collector", "idle.gc", _idle("gc"), 0.8,
+        "The device waits {ms} ms of a step for Python's garbage collector", "idle.gc", _idle("gc"), 0.8,
         "Freeze or disable the collector and run it every so many steps on all ranks together.",
     ),
     Cause(
-        "the device is idle {ms} ms of a step while the host is blocked in a collective", "idle.collective", _idle("collective"), 0.6,
+        "The device is idle {ms} ms of a step while the host is blocked in a collective", "idle.collective", _idle("collective"), 0.6,
         "Take barriers and object collectives out of the step.",
     ),
     Cause(
-        "ranks wait {ms} ms of a step for the last one to arrive at a collective", "comm.wait",
+        "Ranks wait {ms} ms of a step for the last one to arrive at a collective", "comm.wait",
         lambda step: _comm(step, wait=True), 0.8,
         "Look at what the late rank does before the collective.",
     ),
     Cause(
-        "collectives take {ms} ms of a step that no compute hides", "comm", lambda step: _comm(step, wait=False), 0.4,
+        "Collectives take {ms} ms of a step that no compute hides", "comm", lambda step: _comm(step, wait=False), 0.4,
         "Overlap them with compute (prefetch, more blocks per group), shard over fewer ranks, or reduce in bf16.",
     ),
 )  # fmt: skip

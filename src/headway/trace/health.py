@@ -6,7 +6,9 @@ the file, is a counter that overflowed: its end is unknown, so it counts up to t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from headway.trace.sweep import Ints
 from headway.trace.table import DEVICE_WORK, HOST, Kind, Table
 from headway.trace.work import Work
 
+SLOWED = 1.25  # profiled steps over the median step of the run, from which it is said
 _COVERS = 2  # later spans of its stream that an impossible span covers
 
 
@@ -87,10 +90,20 @@ def of_work(work: Work, rank: int) -> list[Health]:
     out = []
     unlinked = int((~work.linked).sum())
     if unlinked:
-        text = f"{unlinked} of {len(work)} spans of {work.device} have no known launch; they count in the window they start in"
+        text = f"spans of {work.device} without a known launch, of {len(work):,}; they count in the window they start in"
         out.append(Health(what="unlinked", count=unlinked, rank=rank, affects="windows, idle causes, phases", text=text))
     early = int((work.linked & (work.start < work.launched)).sum())
     if early:
-        text = f"{early} spans of {work.device} start before their launch call: host and device clocks differ"
+        text = f"spans of {work.device} start before their launch call: host and device clocks differ"
         out.append(Health(what="before_launch", count=early, rank=rank, affects="idle causes", text=text))
     return out
+
+
+def of_steps(summary: Mapping[str, Any]) -> list[Health]:
+    """What is doubtful about the profiled steps of a run: a profiler that slows them down."""
+    whole, profiled = summary.get("step_ns"), summary.get("profiled_step_ns")
+    if not whole or not profiled or summary["num_profiled"] == summary["num_steps"] or profiled["median"] < SLOWED * whole["median"]:
+        return []
+    ratio = profiled["median"] / whole["median"]
+    text = f"profiled steps took {ratio:.1f} times as long as the run's median step: trust their shares more than their milliseconds"
+    return [Health(what="slowed_by_profiler", count=1, affects="milliseconds of buckets and findings", text=text)]

@@ -22,7 +22,7 @@ from headway.runtime.checkpoint import Checkpoints
 from headway.runtime.folder import Run
 from headway.runtime.launch import Place
 from headway.runtime.manifest import Found
-from headway.spec.errors import HeadwayError, RunError
+from headway.spec.errors import RunError
 from headway.spec.event import events_file
 from headway.spec.graph import OpGraph, to_json
 from headway.spec.parts import RoleSpec
@@ -39,6 +39,15 @@ from headway.train.trackers import open_trackers
 
 def train(spec: RunSpec, path: Path, place: Place, *, fresh: bool = False) -> int:
     """Train or resume the run in `path`; returns the exit code (0, or 128 + signal). Raises HeadwayError."""
+    try:
+        return _train(spec, path, place, fresh=fresh)
+    except RuntimeError as error:
+        if lost := launch.lost_peer(error, place.rank):
+            raise lost from error
+        raise
+
+
+def _train(spec: RunSpec, path: Path, place: Place, *, fresh: bool) -> int:
     with ExitStack() as stack:
         signals = stack.enter_context(Signals())
         device = stack.enter_context(launch.process_group(place, spec.mesh))
@@ -82,12 +91,10 @@ def train(spec: RunSpec, path: Path, place: Place, *, fresh: bool = False) -> in
         run = Running(state=state, batches=iter(loader), emit=emit, path=path, place=place, tell=tell)
         try:
             loop(run, [guard, observe, Profile(spec, signals), Save(spec, checkpoints, guard, last=found.samples if found else -1)])
-        except (HeadwayError, KeyboardInterrupt, RuntimeError) as error:
+        except BaseException as error:
             if place.rank == 0:
                 emit.event("end", reason="error", text=str(error) or type(error).__name__)
                 write_status(path, "failed", run, error=str(error) or type(error).__name__)
-            if isinstance(error, RuntimeError) and (lost := launch.lost_peer(error, place.rank)):
-                raise lost from error
             raise
         return finish(run, progress, signals)
 
