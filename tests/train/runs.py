@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -15,7 +15,7 @@ from headway.parallel.mesh import build_mesh
 from headway.runtime import build
 from headway.runtime.checkpoint import Checkpoints
 from headway.runtime.launch import Place
-from headway.spec.parts import DataSpec, GuardSpec, MeshSpec, ModelSpec, ObjectiveSpec, ObserveSpec, OptimSpec, PrecisionSpec
+from headway.spec.parts import DataSpec, GuardSpec, MeshSpec, ModelSpec, ObjectiveSpec, ObserveSpec, OptimSpec, PrecisionSpec, RoleSpec
 from headway.spec.run import RunSpec
 from headway.trace.emit import Emitter
 from headway.train.guard import Guard
@@ -58,11 +58,13 @@ def guard(policy: str) -> GuardSpec:
     return GuardSpec(nonfinite=policy)  # type: ignore[arg-type]
 
 
-def live(spec: RunSpec, path: Path, *, rank: int = 0) -> tuple[Running, Hooks, Signals, list[tuple[str, str]]]:
+def live(
+    spec: RunSpec, path: Path, *, rank: int = 0, load_role: Callable[[RoleSpec], Mapping[str, Any]] | None = None
+) -> tuple[Running, Hooks, Signals, list[tuple[str, str]]]:
     """A run that can be stepped, its guard and log hook, its signals and what it has said."""
     data = open_data(spec.data, cache=None)
     mesh = build_mesh(spec.mesh, "cpu")
-    state = build.build(spec, data, mesh, torch.device("cpu"), load_role=lambda role: {})
+    state = build.build(spec, data, mesh, torch.device("cpu"), load_role=load_role)
     loader = Loader(
         data, spec.data, seed=spec.seed, global_batch=spec.global_batch, data_rank=mesh.data_rank, data_parallel=mesh.data_parallel,
         accumulate=spec.accumulate, start_samples=state.samples,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -11,9 +13,13 @@ from headway.data.loader import Loader
 from headway.data.registry import open_data
 from headway.parallel.mesh import build_mesh
 from headway.recipes.registry import resolve
-from headway.runtime import build
+from headway.runtime import build, folder
+from headway.runtime.checkpoint import load_tensors
+from headway.runtime.launch import Place
+from headway.runtime.load import load_weights
 from headway.spec.run import RunSpec, StageSpec, require
 from headway.trace.emit import Emitter
+from headway.train import run
 from headway.train.step import step
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "01_own_everything.py")
@@ -62,3 +68,42 @@ def test_a_stage_changes_the_learning_rate_when_its_samples_are_seen() -> None:
     state, loader = state_of(spec)
     rates = [step(state, batches, Emitter(None)).lr for batches, _ in zip(loader, range(4), strict=False)]
     assert rates == [3e-3, 3e-3, 1e-4, 1e-4]
+
+
+def test_each_role_is_clipped_by_its_own_norm() -> None:
+    """A critic with a gradient a million times larger leaves the student's update as it was."""
+    spec = resolve(f"{EXAMPLE}:run")
+    spec = dataclasses.replace(spec, optim=dataclasses.replace(spec.optim, clip=0.01, eps=1e-3))
+    ends = []
+    for factor in (1.0, 1e6):
+        state, loader = state_of(spec)
+        plain = state.objective
+
+        def loud(roles: Any, batch: Any, draw: Any, plain: Any = plain, factor: float = factor) -> Any:
+            out = plain(roles, batch, draw)
+            critic = sum(p.square().sum() for p in roles["critic"].parameters())
+            return dataclasses.replace(out, loss_sum=out.loss_sum + factor * (critic - critic.detach()))
+
+        state.objective = loud
+        out = step(state, next(iter(loader)), Emitter(None))
+        ends.append((weights(state, "student"), out.grad_norm))
+    assert torch.equal(ends[0][0], ends[1][0]) and ends[0][1] == ends[1][1]
+
+
+def test_a_resume_needs_the_source_of_a_loaded_role_no_more(tmp_path: Path) -> None:
+    spec = resolve(f"{EXAMPLE}:run")
+    spec = dataclasses.replace(
+        spec,
+        samples=64,
+        observe=dataclasses.replace(spec.observe, progress="none", peak="h200"),
+        ema=dataclasses.replace(spec.ema, half_life=0),
+    )
+    assert run.train(spec, tmp_path / "teacher", Place()) == 0
+    teacher = load_weights(folder.open_run(str(tmp_path / "teacher")))
+    roles = (dataclasses.replace(spec.roles[0], init=str(tmp_path / "teacher")), spec.roles[1])
+    student = dataclasses.replace(spec, roles=roles, seed=1)
+    assert run.train(student, tmp_path / "student", Place()) == 0
+    shutil.rmtree(tmp_path / "teacher")
+    assert run.train(dataclasses.replace(student, samples=128), tmp_path / "student", Place()) == 0
+    kept = load_tensors(tmp_path / "student" / "checkpoints" / "s000000000128", "reference.model")
+    assert kept.keys() == teacher.keys() and all(torch.equal(kept[n], teacher[n]) for n in kept)

@@ -130,7 +130,7 @@ def clip(parameters: Iterable[torch.Tensor], max_norm: float, scale: torch.Tenso
     tensors; each rank adds up its own shards, then one all-reduce per mesh axis and kind of sharding adds up the ranks.
     """
     grads = [p.grad for p in parameters if p.grad is not None]
-    total = norm(grads)
+    total = norm(grads) if grads or scale is None else torch.zeros_like(scale, dtype=torch.float64)
     factor = torch.ones_like(total) if scale is None else scale.to(total)
     total = total * factor.abs()
     if 0 < max_norm < math.inf:

@@ -61,17 +61,18 @@ class TrainState:
 
 
 def build(
-    spec: RunSpec, data: Dataset, mesh: Mesh, device: torch.device, *, load_role: Callable[[RoleSpec], Mapping[str, Any]]
+    spec: RunSpec, data: Dataset, mesh: Mesh, device: torch.device, *, load_role: Callable[[RoleSpec], Mapping[str, Any]] | None
 ) -> TrainState:
     """The state of a run at its start, on this rank.
 
-    `load_role` reads the weights of a role that does not start as the student does.
+    `load_role` reads the weights of a role that does not start as the student does; None: a checkpoint is going to be loaded, which holds
+    them, since their source may be gone by then.
     """
     roles = {"student": network(spec, data, mesh, device, trained=True)}
     optimizers: dict[str, torch.optim.Optimizer] = {"student": optim.build_optimizer(roles["student"], spec.optim, spec.optim.lr)}
     for role in spec.roles:
         net = network(spec, data, mesh, device, trained=role.trained)
-        if role.init != "student":
+        if role.init != "student" and load_role is not None:
             _fill(net, load_role(role), role)
         roles[role.name] = net
         if role.trained:

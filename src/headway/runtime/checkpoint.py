@@ -306,10 +306,10 @@ def _own_files(folder: Path, rank: int) -> list[Path]:
 
 
 def _cause(error: BaseException) -> str:
-    """Why something failed, in one line: of what several ranks say, the first."""
+    """Why something failed, in one line, never empty: of what several ranks say, the first."""
     if isinstance(error, CheckpointException) and error.failures:
         return _cause(next(iter(error.failures.values()))[0])
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and str(error):
         return str(error)
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 

@@ -314,7 +314,9 @@ def _stages(spec: RunSpec) -> list[str]:
             name = key.replace("-", "_")
             if name not in names:
                 out.append(f"stages[{i}]: {unknown(name, names)}")
-            elif kinds[name] != STAGE or name == "stages":
+            elif name in ("samples", "stages"):
+                out.append(f"stages[{i}]: {name} belongs to the whole run; set it once, outside of the stages")
+            elif kinds[name] != STAGE:
                 out.append(f"stages[{i}]: {name} is {kinds[name]}; only stage fields may change during a run")
     if out:
         return out

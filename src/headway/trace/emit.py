@@ -70,15 +70,16 @@ class Emitter:
         now = time.perf_counter_ns()
         self._charge("other", now)
         wall = now - self._start_perf
+        phases, self._phases = self._phases, {}  # a phase that opens before the next step (the last checkpoint) is none of this one's
         self._row(
             {
                 "kind": "step", "time_ns": self._start_ns + wall, "step": self._step, "start_ns": self._start_ns, "wall_ns": wall,
-                "phases": self._phases, **fields,
+                "phases": phases, **fields,
             }
         )  # fmt: skip
         self._last_end = (self._start_ns + wall, now)
         self._step = -1
-        return self._phases
+        return phases
 
     def phase(self, name: str) -> _Phase:
         """A context manager: time inside it belongs to phase `name`, less what inner phases take."""

@@ -24,7 +24,7 @@ Patch = Callable[[Mapping[str, Any]], "dict[str, Any] | None"]
 class Cause:
     """One kind of finding: which buckets it claims, how sure it is at best, what to do."""
 
-    what: str  # {ms} and {share} are filled in
+    what: str  # {ms} is filled in
     bucket: str
     claims: Callable[[StepBreakdown], int]  # nanoseconds of one step; no two causes claim the same
     confidence: float
@@ -146,7 +146,7 @@ def findings(ranks: Sequence[RankBreakdown], late: Mapping[int, int], spec: Mapp
             action = f"Look at what rank {worst} does before the collective: its own buckets say."
         out.append(
             Finding(
-                what=f"{cause.what.format(ms=f'{won / 1e6:.2f}')} ({won / wall:.0%})",
+                what=cause.what.format(ms=f"{won / 1e6:.2f}"),
                 bucket=cause.bucket,
                 recoverable_ns=round(won),
                 confidence=_confidence(cause, claimed),

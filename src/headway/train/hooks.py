@@ -1,4 +1,4 @@
-"""Hooks of the loop: checkpoints and profile windows."""
+"""Hooks of the loop: checkpoints, profile windows, stages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from headway.runtime import build
 from headway.runtime.checkpoint import Checkpoints
 from headway.spec.event import trace_file
+from headway.spec.field import changes
 from headway.spec.run import RunSpec, profile_window
 from headway.train.guard import Guard
 from headway.train.loop import Running
@@ -53,23 +54,28 @@ class Save:
 
 
 class Profile:
-    """A Kineto trace of every rank over a window of steps: `observe.profile_steps`, or when a live run is asked for one."""
+    """A Kineto trace of every rank over a window of steps: `observe.profile_steps`, and whenever a live run is asked for one."""
 
     def __init__(self, spec: RunSpec, signals: Signals) -> None:
-        self._window, self._signals = profile_window(spec), signals
+        self._planned, self._signals = profile_window(spec), signals
         self._profiler: Any = None
+        self._first, self._last = 0, -1  # the window that is open, inclusive
 
     def before(self, run: Running) -> None:
-        """End a window that is over; start one where it starts."""
+        """End a window that is over; start one where it starts. A request comes first; what it leaves of a planned window follows."""
         step = run.state.step
-        if self._profiler is not None and self._window is not None and step > self._window[1]:
+        if self._profiler is not None and step > self._last:
             self._stop(run)
-        if self._signals.profile and self._profiler is None:
-            self._window = (step, step + self._signals.profile - 1)
-            self._signals.profile = 0
-        if self._window is not None and self._profiler is None and self._window[0] <= step <= self._window[1]:
-            self._window = (step, self._window[1])
-            self._profiler = start_profiler(run.state.device)
+        if self._profiler is not None:
+            return
+        if self._signals.profile:
+            self._last, self._signals.profile = step + self._signals.profile - 1, 0
+        elif self._planned is not None and self._planned[0] <= step <= self._planned[1]:
+            self._last = self._planned[1]
+        else:
+            return
+        self._first = step
+        self._profiler = start_profiler(run.state.device)
 
     def after(self, run: Running, out: StepOut) -> None:
         """Nothing to do: a window ends between steps."""
@@ -80,9 +86,8 @@ class Profile:
             self._stop(run)
 
     def _stop(self, run: Running) -> None:
-        assert self._window is not None
-        first, last = self._window[0], run.state.step - 1
-        profiler, self._profiler, self._window = self._profiler, None, None
+        first, last = self._first, run.state.step - 1
+        profiler, self._profiler = self._profiler, None
         profiler.stop()
         file = run.path / "traces" / trace_file(run.place.rank, first, last)
         temporary = file.with_name(f".{file.name.removesuffix('.gz')}.{os.getpid()}.gz")
@@ -106,3 +111,24 @@ def start_profiler(device: torch.device) -> Any:
     profiler = torch.profiler.profile(activities=kinds, record_shapes=True)
     profiler.start()
     return profiler
+
+
+class Stages:
+    """Says which settings change when a stage of the run begins; the step reads them by itself."""
+
+    def __init__(self) -> None:
+        self._now: RunSpec | None = None
+
+    def before(self, run: Running) -> None:
+        """Tell what is new since the last step."""
+        before, self._now = self._now, run.state.current()
+        if before is None or before is self._now:
+            return
+        for name, _, old, new in changes(before, self._now):
+            run.tell("stage", f"a stage begins at {run.state.samples:,} samples: {name} {old!r} -> {new!r}")
+
+    def after(self, run: Running, out: StepOut) -> None:
+        """Nothing to do."""
+
+    def close(self, run: Running) -> None:
+        """Nothing to do."""

@@ -45,10 +45,10 @@ class Hook(Protocol):
     """Something that happens beside the steps."""
 
     def before(self, run: Running) -> None:
-        """Called before each step, outside its accounting."""
+        """Called before each step; its time is `other` in the phases of that step."""
 
     def after(self, run: Running, out: StepOut) -> None:
-        """Called at the end of each step, inside its accounting."""
+        """Called at the end of each step; its time is `other`, but for phases that it opens."""
 
     def close(self, run: Running) -> None:
         """Called once when the loop has ended normally."""

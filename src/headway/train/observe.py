@@ -1,4 +1,4 @@
-"""The log hook: scalars of a log period in one flush, one host synchronisation; guard, requests and progress live on the same flush."""
+"""The log hook: all scalars of a log period in one flush, where alone a step waits for the device; requests and progress live on it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Observe:
         self._since = (time.perf_counter_ns(), -1)
 
     def before(self, run: Running) -> None:
-        """Nothing to do."""
+        """Begin to count where the run begins."""
         if self._since[1] < 0:
             self._since = (time.perf_counter_ns(), run.state.samples)
 
@@ -63,7 +63,7 @@ class Observe:
             tracker.close()
 
     def flush(self, run: Running) -> None:
-        """One reduction and one host synchronisation for everything that people hear of."""
+        """One reduction for everything that people hear of; here the host waits for the device."""
         kept, self._kept = self._kept, []
         self._guard.judge(run)
         table = binned(kept, self.bins)  # [2, bins] of this rank: loss sums and counts by timestep
@@ -76,7 +76,7 @@ class Observe:
         sums, counts, (signal, stop, profile), extras = host[:n], host[n : 2 * n], host[2 * n : 2 * n + 3], host[2 * n + 3 :]
         if signal or stop:
             run.reason = self._signals.name or ("request" if stop else "a signal on another rank")
-        self._signals.profile = int(profile)
+        self._signals.profile = int(profile) or self._signals.profile  # one may wait for the end of an open window
         good = [(total / count, norm) for total, count, norm, ok in per_step if ok] or [(math.nan, math.nan)]
         elements = sum(row[1] for row in per_step)
         shown = {name: value / elements for name, value in zip(names, extras, strict=True)}

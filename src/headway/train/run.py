@@ -30,7 +30,7 @@ from headway.spec.run import RunSpec, injections
 from headway.trace.emit import Emitter
 from headway.train import inject
 from headway.train.guard import Guard
-from headway.train.hooks import Profile, Save
+from headway.train.hooks import Profile, Save, Stages
 from headway.train.loop import Running, loop
 from headway.train.observe import Observe, write_status
 from headway.train.signals import Signals
@@ -63,10 +63,13 @@ def _train(spec: RunSpec, path: Path, place: Place, *, fresh: bool) -> int:
         progress = Progress(spec.last_sample, spec.observe.progress) if place.rank == 0 else None
         tell = teller(emit, progress)
         mesh = build_mesh(spec.mesh, device.type)
-        state = build.build(spec, data, mesh, device, load_role=load_role)
         checkpoints = Checkpoints(path / "checkpoints", spec.checkpoint, rank=place.rank, world=place.world, notify=tell)
         stack.callback(checkpoints.wait)
-        found = resume(state, checkpoints)
+        found = newest(checkpoints)
+        state = build.build(spec, data, mesh, device, load_role=None if found else load_role)
+        if found is not None:
+            checkpoints.load(found, build.saved(state))  # into the live tensors
+            state.samples = found.samples
         info = launch.on_first(place, lambda: describe(spec, path, data, device, place, tell))
         say_start(tell, state, found, changed, data, info, place)
         loader = Loader(
@@ -90,7 +93,8 @@ def _train(spec: RunSpec, path: Path, place: Place, *, fresh: bool) -> int:
             ranges.mark_modules(net, emit.range)
         run = Running(state=state, batches=iter(loader), emit=emit, path=path, place=place, tell=tell)
         try:
-            loop(run, [guard, observe, Profile(spec, signals), Save(spec, checkpoints, guard, last=found.samples if found else -1)])
+            save = Save(spec, checkpoints, guard, last=found.samples if found else -1)
+            loop(run, [Stages(), guard, observe, Profile(spec, signals), save])
         except BaseException as error:
             if place.rank == 0:
                 emit.event("end", reason="error", text=str(error) or type(error).__name__)
@@ -122,13 +126,10 @@ def open_dataset(spec: RunSpec, path: Path, place: Place) -> Dataset:
     return data
 
 
-def resume(state: build.TrainState, checkpoints: Checkpoints) -> Found | None:
-    """Load the newest good checkpoint, if there is one. Raises RunError if there are some and all are damaged."""
+def newest(checkpoints: Checkpoints) -> Found | None:
+    """The checkpoint to go on from, None for a run that begins. Raises RunError if there are some and all are damaged."""
     found = checkpoints.newest()
-    if found is not None:
-        checkpoints.load(found, build.saved(state))  # into the live tensors
-        state.samples = found.samples
-    elif manifest.folders(checkpoints.folder):
+    if found is None and manifest.folders(checkpoints.folder):
         raise RunError(
             "none of its checkpoints can be used (see the warnings above), and it would begin again from zero",
             where=f"run {checkpoints.folder.parent}",

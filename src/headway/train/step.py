@@ -1,7 +1,7 @@
 """One optimizer step, written once for every objective, role, precision and layout.
 
-    for each micro-batch: loss = sum over elements / global number of elements; backward
-    reduce (one small vector) -> clip -> optimizer of each trained role -> EMA
+    for each micro-batch: loss = sum over elements / nominal number of elements of the global batch; backward
+    reduce (one small vector) -> clip each trained role, nominal -> true number -> its optimizer -> EMA
 
 Nothing here waits for the device.
 """
@@ -33,34 +33,33 @@ class StepOut:
     step: int
     losses: tuple[LossOut, ...]  # of this rank's micro-batches
     total: Tensor  # [2] float64: sum of losses and number of elements over all ranks
-    grad_norm: Tensor  # scalar: norm of the whole gradient
-    ok: Tensor  # bool scalar: loss and gradient are finite; the same on all ranks
+    grad_norm: Tensor  # scalar: norm of the student's gradient
+    ok: Tensor  # bool scalar: the loss and all gradients are finite; the same on all ranks
     lr: float
 
 
 def step(state: TrainState, batches: Sequence[Batch], emit: Emitter) -> StepOut:
     """Train on one global batch, of which `batches` are this rank's micro-batches."""
     spec, number = state.current(), state.step
-    parts = state.mesh.data_parallel * len(batches)
-    losses, nominal = [], 0
+    # Any number that is the same on all ranks would do: the true one is known after the reduction, and the gradients are scaled by then.
+    nominal = spec.global_batch * batches[0]["image"][0].numel()
+    losses = []
     for i, batch in enumerate(batches):
         for name in state.optimizers:
             fsdp.set_last(state.roles[name], i == len(batches) - 1)
         with emit.phase("forward"):
             moved = to_device(batch, state)
             out = state.objective(state.roles, moved, draw_of(state, moved))
-        nominal = nominal or out.count * parts  # elements of the global batch, if all micro-batches are alike
         with emit.phase("backward"):
             (out.loss_sum / nominal).backward()
         losses.append(detached(out))
     with emit.phase("reduce"):
-        total = state.mesh.all_sum(
-            torch.stack([sum_of(losses), losses[0].loss_sum.new_tensor(sum(o.count for o in losses), dtype=torch.float64)])
-        )
+        loss = sum_of(losses)
+        total = state.mesh.all_sum(torch.stack([loss, torch.full_like(loss, sum(o.count for o in losses))]))  # a fill: no copy to wait for
     with emit.phase("clip"):
-        trained = [p for name in state.optimizers for p in fsdp.parameters_of(state.roles[name]).values()]
-        grad_norm = fsdp.clip(trained, spec.optim.clip, scale=nominal / total[1])  # scale is 1 where all micro-batches are alike
-        ok = torch.isfinite(grad_norm) & torch.isfinite(total[0])
+        scale = nominal / total[1]  # 1 where an image's elements are the loss's
+        norms = [fsdp.clip(fsdp.parameters_of(state.roles[name]).values(), spec.optim.clip, scale) for name in state.optimizers]
+        ok = torch.isfinite(torch.stack([*norms, total[0]])).all()
         go = torch.ones_like(ok) if spec.guard.nonfinite == "off" else ok  # whether this step changes anything
     with emit.phase("optimizer"):
         for name, lr in role_lrs(spec, state.samples).items():
@@ -72,7 +71,7 @@ def step(state: TrainState, batches: Sequence[Batch], emit: Emitter) -> StepOut:
             state.ema.update(state.spec.global_batch, go)
     lr = role_lrs(spec, state.samples)["student"]
     state.samples += state.spec.global_batch
-    return StepOut(step=number, losses=tuple(losses), total=total, grad_norm=grad_norm, ok=ok, lr=lr)
+    return StepOut(step=number, losses=tuple(losses), total=total, grad_norm=norms[0], ok=ok, lr=lr)
 
 
 def sum_of(losses: Sequence[LossOut]) -> Tensor:

@@ -1,0 +1,160 @@
+"""Hooks: when checkpoints are saved, which steps are traced, what is said of a stage, what trackers hear."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from headway.runtime import folder
+from headway.spec.errors import RunError
+from headway.spec.parts import ObserveSpec, StageSpec
+from headway.train import trackers
+from headway.train.hooks import Profile, Save, Stages
+from headway.train.loop import Running, loop
+from headway.train.step import StepOut
+from tests.train import runs
+
+
+class At:
+    """Calls `do` before step `number`."""
+
+    def __init__(self, number: int, do: object) -> None:
+        self.number, self.do = number, do
+
+    def before(self, run: Running) -> None:
+        if run.state.step == self.number:
+            self.do()  # type: ignore[operator]
+
+    def after(self, run: Running, out: StepOut) -> None: ...
+    def close(self, run: Running) -> None: ...
+
+
+def traced(path: Path) -> list[str]:
+    return sorted(p.name.partition(".")[0] for p in (path / "traces").glob("*.json.gz"))
+
+
+def observed(**fields: object) -> ObserveSpec:
+    return ObserveSpec(log_every=1, progress="none", **fields)  # type: ignore[arg-type]
+
+
+# ---- profile windows ----
+
+
+def test_a_request_before_a_planned_window_leaves_it_in_place(tmp_path: Path) -> None:
+    spec = runs.small(observe=observed(profile_steps="5-6"))
+    run, hooks, signals, _ = runs.live(spec, tmp_path)
+    ask = At(1, lambda: folder.ask(tmp_path, "profile", steps=1))
+    loop(run, [ask, *hooks, Profile(spec, signals)])
+    assert traced(tmp_path) == ["steps000002-000002", "steps000005-000006"]
+
+
+def test_a_request_inside_an_open_window_is_carried_out_after_it(tmp_path: Path) -> None:
+    spec = runs.small(observe=observed(profile_steps="1-4"))
+    run, hooks, signals, _ = runs.live(spec, tmp_path)
+    ask = At(2, lambda: folder.ask(tmp_path, "profile", steps=2))
+    loop(run, [ask, *hooks, Profile(spec, signals)])
+    assert traced(tmp_path) == ["steps000001-000004", "steps000005-000006"]
+
+
+def test_what_a_request_leaves_of_a_planned_window_follows(tmp_path: Path) -> None:
+    spec = runs.small(observe=observed(profile_steps="3-6"))
+    run, hooks, signals, _ = runs.live(spec, tmp_path)
+    ask = At(1, lambda: folder.ask(tmp_path, "profile", steps=3))
+    loop(run, [ask, *hooks, Profile(spec, signals)])
+    assert traced(tmp_path) == ["steps000002-000004", "steps000005-000006"]
+
+
+# ---- checkpoints ----
+
+
+@pytest.mark.parametrize(
+    ("every", "saved"),
+    [(0, [128]), (16, [16, 32, 48, 64, 80, 96, 112, 128]), (40, [48, 80, 128]), (48, [48, 96, 128]), (1, list(range(16, 129, 16)))],
+)
+def test_a_checkpoint_whenever_the_period_is_crossed_and_at_the_end(tmp_path: Path, every: int, saved: list[int]) -> None:
+    spec = runs.small()
+    spec = dataclasses.replace(spec, checkpoint=dataclasses.replace(spec.checkpoint, every=every, keep=99, blocking=True))
+    run, hooks, _, _ = runs.live(spec, tmp_path)
+    checkpoints = runs.saving(spec, tmp_path / "checkpoints")
+    loop(run, [*hooks, Save(spec, checkpoints, hooks.guard)])
+    assert [int(p.name[1:]) for p in sorted((tmp_path / "checkpoints").iterdir())] == saved
+
+
+def test_a_run_that_is_at_its_end_already_saves_nothing(tmp_path: Path) -> None:
+    spec = runs.small()
+    run, hooks, _, _ = runs.live(spec, tmp_path)
+    run.state.samples = spec.samples
+    loop(run, [*hooks, Save(spec, runs.saving(spec, tmp_path / "checkpoints"), hooks.guard, last=spec.samples)])
+    assert not (tmp_path / "checkpoints").exists()
+
+
+# ---- stages ----
+
+
+def test_a_stage_is_said_once_when_it_begins(tmp_path: Path) -> None:
+    spec = runs.small(stages=(StageSpec(at=48, set={"optim.lr": 1e-4, "guard.nonfinite": "skip"}),))
+    run, hooks, _, said = runs.live(spec, tmp_path)
+    loop(run, [Stages(), *hooks])
+    begun = "a stage begins at 48 samples: "
+    assert said == [
+        ("stage", f"{begun}optim.lr 0.001 -> 0.0001"),
+        ("stage", f"{begun}guard.nonfinite 'stop' -> 'skip'"),
+    ]
+    run, hooks, _, said = runs.live(spec, tmp_path)
+    run.state.samples = 64  # resumed inside the stage
+    loop(run, [Stages(), *hooks])
+    assert said == []
+
+
+# ---- trackers ----
+
+
+class Told:
+    """A tracker that remembers."""
+
+    def __init__(self, path: Path, spec: object) -> None:
+        self.rows: list[tuple[int, dict[str, float]]] = []
+        self.closed = 0
+
+    def log(self, scalars: dict[str, float], step: int) -> None:
+        self.rows.append((step, dict(scalars)))
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_trackers_hear_every_log_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(trackers._KINDS, "mlflow", Told)
+    spec = runs.small(observe=ObserveSpec(log_every=4, progress="none", trackers=("mlflow",)))
+    (told,) = trackers.open_trackers(tmp_path, spec)
+    run, hooks, _, _ = runs.live(spec, tmp_path)
+    hooks.observe._trackers = [told]
+    loop(run, hooks)
+    assert isinstance(told, Told) and told.closed == 1
+    assert [step for step, _ in told.rows] == [4, 8]
+    assert {"loss", "grad_norm", "lr", "samples_s", "mfu", "memory_bytes", "loss_t1"} <= set(told.rows[0][1])
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])
+def test_a_tracker_that_is_not_installed_names_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for module in ("torch.utils.tensorboard", "wandb", "mlflow"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(RunError, match=f"pip install {name}"):
+        trackers.open_trackers(tmp_path, runs.small(observe=ObserveSpec(trackers=(name,))))
+
+
+def test_wandb_is_offline_unless_told_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict[str, object]] = []
+    logged: list[tuple[dict[str, float], int]] = []
+    run = types.SimpleNamespace(log=lambda scalars, step: logged.append((scalars, step)), finish=lambda: logged.append(({}, -1)))
+    monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=lambda **kw: calls.append(kw) or run))
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    tracker = trackers.Wandb(tmp_path, runs.small(name="mine"))
+    tracker.log({"loss": 0.5}, 3)
+    tracker.close()
+    assert (calls[0]["mode"], calls[0]["name"], calls[0]["dir"]) == ("offline", "mine", str(tmp_path))
+    assert logged == [({"loss": 0.5}, 3), ({}, -1)]
