@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 from headway.trace.emit import Emitter
@@ -28,7 +29,7 @@ def test_phases_sum_to_the_wall_and_nest(tmp_path: Path) -> None:
         assert sum(row["phases"].values()) == row["wall_ns"]
         assert set(row["phases"]) == {"other", "input", "forward", "encode"}
         assert row["phases"]["encode"] > row["phases"]["forward"], "time belongs to the innermost phase"
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in pairwise(steps):
         assert before["start_ns"] + before["wall_ns"] == after["start_ns"], "a step begins where the one before it ended"
     assert [s.step for s in read_events(tmp_path).steps[0]] == [0, 1, 2]
 
