@@ -40,15 +40,17 @@ class Place:
 
 
 def standing(environ: Mapping[str, str]) -> Place | None:
-    """Rank and world given by torchrun or Slurm; None if nobody started us as a rank."""
+    """Rank and world given by torchrun or by Slurm's srun; None if nobody started us as a rank.
+
+    A batch script has the variables of a job too (SLURM_PROCID, SLURM_NTASKS), but it is no task of a step and has no peers.
+    """
     if "RANK" in environ and "WORLD_SIZE" in environ:
         return Place(
             rank=int(environ["RANK"]), world=int(environ["WORLD_SIZE"]), local_rank=int(environ.get("LOCAL_RANK", environ["RANK"]))
         )
-    if "SLURM_PROCID" in environ and int(environ.get("SLURM_NTASKS", "1")) > 1:
-        return Place(
-            rank=int(environ["SLURM_PROCID"]), world=int(environ["SLURM_NTASKS"]), local_rank=int(environ.get("SLURM_LOCALID", "0"))
-        )
+    world = int(environ.get("SLURM_STEP_NUM_TASKS", "1"))
+    if "SLURM_PROCID" in environ and world > 1:
+        return Place(rank=int(environ["SLURM_PROCID"]), world=world, local_rank=int(environ.get("SLURM_LOCALID", "0")))
     return None
 
 
@@ -65,7 +67,8 @@ def adopt_slurm(environ: MutableMapping[str, str], place: Place) -> None:
     if "RANK" in environ:
         return
     environ["RANK"], environ["WORLD_SIZE"], environ["LOCAL_RANK"] = str(place.rank), str(place.world), str(place.local_rank)
-    environ.setdefault("MASTER_ADDR", first_host(environ.get("SLURM_JOB_NODELIST", environ.get("SLURM_NODELIST", "localhost"))))
+    nodes = next((environ[n] for n in ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST") if n in environ), "localhost")
+    environ.setdefault("MASTER_ADDR", first_host(nodes))  # of the step: rank 0 need not be on the first node of the job
     environ.setdefault("MASTER_PORT", str(20000 + int(environ.get("SLURM_JOB_ID", "0")) % 20000))
 
 
@@ -195,24 +198,33 @@ def process_group(place: Place, mesh: MeshSpec) -> Iterator[Any]:
     import torch.distributed as dist
 
     cuda = torch.cuda.is_available() and mesh.backend != "gloo"
-    device = torch.device("cuda", place.local_rank) if cuda else torch.device("cpu")
     if mesh.backend == "nccl" and not cuda:
         raise SpecError("--mesh.backend nccl needs CUDA devices and there are none", fix="Leave it at auto.")
+    device = torch.device("cuda", gpu_of(place, torch.cuda.device_count(), os.environ)) if cuda else torch.device("cpu")
     if cuda:
-        if place.local_rank >= torch.cuda.device_count():
-            raise RunError(
-                f"local rank {place.local_rank} has no GPU of its own ({torch.cuda.device_count()} here)",
-                fix="Start one process a GPU, or use --mesh.backend gloo for CPUs.",
-            )
         torch.cuda.set_device(device)
-    if place.world == 1:
-        yield device
-        return
-    dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", rank=place.rank, world_size=place.world)
+    if place.world > 1:
+        dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", rank=place.rank, world_size=place.world)
     try:
         yield device
     finally:
-        dist.destroy_process_group()
+        if dist.is_initialized():  # mixed precision makes a group of one process, see parallel/mesh.py
+            dist.destroy_process_group()
+
+
+def gpu_of(place: Place, num_gpus: int, environ: Mapping[str, str]) -> int:
+    """Number of a rank's GPU among those it sees: its local rank, or the only one where Slurm shows each task its own (--gpus-per-task).
+
+    Raises RunError if there is none for it.
+    """
+    if num_gpus == 1 and "SLURM_LOCALID" in environ:
+        return 0
+    if place.local_rank >= num_gpus:
+        raise RunError(
+            f"local rank {place.local_rank} has no GPU of its own ({num_gpus} here)",
+            fix="Start one process a GPU, or use --mesh.backend gloo for CPUs.",
+        )
+    return place.local_rank
 
 
 def on_first(place: Place, make: Callable[[], T]) -> T:
