@@ -217,7 +217,7 @@ def gpu_of(place: Place, num_gpus: int, environ: Mapping[str, str]) -> int:
 
     Raises RunError if there is none for it.
     """
-    if num_gpus == 1 and "SLURM_LOCALID" in environ:
+    if num_gpus == 1 and environ.get("SLURM_LOCALID") == str(place.local_rank):
         return 0
     if place.local_rank >= num_gpus:
         raise RunError(
