@@ -88,9 +88,10 @@ def test_an_error_of_the_file_itself_is_its_own(tmp_path: Path) -> None:
         with pytest.raises(ZeroDivisionError):
             locate(f"{path}:network")
     assert set(sys.modules) == before
-    path.write_text("import no_such_package_here\n")
-    with pytest.raises(ModuleNotFoundError):
+    path.write_text("import json\nimport no_such_package_here\n")
+    with pytest.raises(SpecError, match=r"raises.py, line 2: No module named 'no_such_package_here'"):
         locate(f"{path}:network")
+    assert set(sys.modules) == before
 
 
 def test_own_names_have_a_colon() -> None:
