@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import shutil
 import subprocess
 import sys
@@ -26,7 +25,7 @@ import numpy as np
 
 from headway.spec.errors import RunError
 from headway.stats.intervals import Interval, mean_interval
-from headway.stats.paired import Paired, run_paired
+from headway.stats.paired import Paired, children_cpu_ns, run_paired
 
 SCHEMA = "headway.explain_speed/1"
 MOST_CPU_S, MOST_RATIO = 0.85, 1 / 3  # what is promised
@@ -38,12 +37,6 @@ analysis = TraceAnalysis(trace_files={0: sys.argv[1]}, trace_dir=sys.argv[2])
 print(analysis.get_temporal_breakdown(visualize=False))
 """
 _PEER_VERSION = "from importlib.metadata import version as v; print(v('HolisticTraceAnalysis'), v('pandas'), v('numpy'))"
-
-
-def children_cpu_ns() -> int:
-    """CPU time of all descendants that have ended, user and system, to the microsecond."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return round((used.ru_utime + used.ru_stime) * 1e9)
 
 
 def process(argv: Sequence[str]) -> Callable[[], None]:

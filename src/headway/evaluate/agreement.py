@@ -10,11 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from headway.data.dataset import Dataset
-from headway.evaluate.real import features, generated, take
+from headway.evaluate.real import MOST_REAL, features, generated, take
 from headway.spec.errors import DataError
 from headway.stats.intervals import Interval, wilson
 
-MOST_REAL = 20_000  # real samples used at most
 HELD_OUT = 5  # every fifth sample of a class is kept from the fit
 
 

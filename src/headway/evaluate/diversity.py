@@ -14,11 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from headway.data.dataset import Dataset
-from headway.evaluate.real import features, generated, take
+from headway.evaluate.real import MOST_REAL, features, generated, take
 from headway.spec.errors import DataError
 from headway.stats.intervals import Interval, wilson
 
-MOST_REAL = 20_000  # real samples used at most
 CLOSE = 0.05  # this share of real images is closer than `threshold` to another one
 _CHUNK = 512  # rows of the distance matrix at once
 

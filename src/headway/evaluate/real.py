@@ -16,6 +16,7 @@ from headway.data.loader import Batch, Loader
 from headway.spec.errors import DataError
 from headway.spec.parts import DataSpec
 
+MOST_REAL = 20_000  # real samples that a figure uses at most
 EDGE = 16  # larger images are compared at this many pixels an edge
 
 

@@ -12,7 +12,6 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from headway.spec.errors import RunError
 from headway.spec.parts import MeshSpec
 
-AXES: Final = ("pp", "dp_replicate", "dp_shard", "cp_ring", "cp_ulysses", "tp")  # outermost first: neighbours talk most
 DATA_AXES: Final = ("dp_replicate", "dp_shard")
 
 
@@ -20,7 +19,7 @@ DATA_AXES: Final = ("dp_replicate", "dp_shard")
 class Mesh:
     """Where this rank stands. A run of one process has no device mesh and needs no process group.
 
-    `device`: the axes longer than one, in the order of AXES. `fsdp`: what parameters are spread over: (dp_shard,), or
+    `device`: the axes longer than one, in the order of MESH_AXES. `fsdp`: what parameters are spread over: (dp_shard,), or
     (dp_replicate, dp_shard) when the model is replicated.
     """
 
@@ -62,14 +61,12 @@ def build_mesh(spec: MeshSpec, device_type: str) -> Mesh:
     """
     world = dist.get_world_size() if dist.is_initialized() else 1
     if world != spec.world:
-        axes = " x ".join(f"{axis} {getattr(spec, axis)}" for axis in AXES if getattr(spec, axis) > 1) or "1 process"
         fix = f"Start {spec.world} processes, or set --mesh.dp-shard so that the axes multiply to {world}."
-        raise RunError(f"the mesh ({axes}) is for {spec.world} processes, but {world} run", where="mesh", fix=fix)
+        raise RunError(f"the mesh ({spec}) is for {spec.world} processes, but {world} run", where="mesh", fix=fix)
     assert world == spec.data_parallel, "axes without an engine are refused by spec.run.check"
     if world == 1:
         return Mesh(spec=spec, device_type=device_type)
-    used = tuple(axis for axis in AXES if getattr(spec, axis) > 1)
-    device = init_device_mesh(device_type, tuple(getattr(spec, axis) for axis in used), mesh_dim_names=used)
+    device = init_device_mesh(device_type, tuple(spec.used.values()), mesh_dim_names=tuple(spec.used))
     return Mesh(spec=spec, device_type=device_type, device=device, fsdp=_fsdp_mesh(spec, device_type, device))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -24,7 +24,7 @@ from headway.spec.errors import RunError
 from headway.spec.parts import RoleSpec
 from headway.spec.run import RunSpec, at_samples
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}  # of the master weights, by precision.compute
+MASTER_DTYPES: Final = {"fp32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}  # by precision.compute
 
 
 @dataclass(kw_only=True)
@@ -57,7 +57,7 @@ class TrainState:
     @property
     def dtype(self) -> torch.dtype:
         """Number format of samples and master weights."""
-        return DTYPES[self.spec.precision.compute]
+        return MASTER_DTYPES[self.spec.precision.compute]
 
 
 def build(
@@ -97,7 +97,7 @@ def bare_network(spec: RunSpec, data: Dataset) -> nn.Module:
 def network(spec: RunSpec, data: Dataset, mesh: Mesh, device: torch.device, *, trained: bool) -> nn.Module:
     """The network of `spec`: rematerialised and sharded as the spec says, with its starting weights. Frozen ones take no gradient."""
     with torch.device("meta"):
-        net = bare_network(spec, data).to(DTYPES[spec.precision.compute])
+        net = bare_network(spec, data).to(MASTER_DTYPES[spec.precision.compute])
     net.requires_grad_(trained)
     if trained:
         remat.apply(net, spec.remat.mode)

@@ -75,17 +75,10 @@ def adopt_slurm(environ: MutableMapping[str, str], place: Place) -> None:
 def match_world(mesh: MeshSpec, place: Place | None) -> None:
     """Raises SpecError if the processes that exist are not those that the mesh needs."""
     if place is not None and place.world != mesh.world:
-        axes = " x ".join(f"{a} {n}" for a, n in mesh_axes(mesh).items()) or "all axes 1"
         raise SpecError(
-            f"the mesh needs {mesh.world} processes ({axes}), but {place.world} were started",
+            f"the mesh needs {mesh.world} processes ({mesh}), but {place.world} were started",
             fix=f"Make the mesh axes multiply to {place.world}, e.g. --mesh.dp-shard {place.world}, or start {mesh.world} processes.",
         )
-
-
-def mesh_axes(mesh: MeshSpec) -> dict[str, int]:
-    """Axes of more than one rank, in the mesh's order."""
-    names = ("pp", "dp_replicate", "dp_shard", "cp_ring", "cp_ulysses", "tp")
-    return {a: getattr(mesh, a) for a in names if getattr(mesh, a) > 1}
 
 
 def start_local(argv: Sequence[str], world: int) -> int:

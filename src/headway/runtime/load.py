@@ -10,7 +10,7 @@ from torch import nn
 
 from headway.nn import registry
 from headway.runtime import manifest
-from headway.runtime.build import DTYPES
+from headway.runtime.build import MASTER_DTYPES
 from headway.runtime.checkpoint import load_tensors
 from headway.runtime.folder import Run
 from headway.spec.errors import RunError
@@ -31,13 +31,17 @@ def load_weights(run: Run, *, ema: bool = True) -> dict[str, Any]:
     return _weights(run, ema)[0]
 
 
-def load_network(run: Run, *, ema: bool = True, device: torch.device | str = "cpu") -> Loaded:
-    """The network of a run with its EMA weights (the student's own with `ema=False` or without EMA), in eval mode."""
+def load_network(run: Run, *, ema: bool = True, device: torch.device | str | None = None) -> Loaded:
+    """The network of a run with its EMA weights (the student's own with `ema=False` or without EMA), in eval mode.
+
+    `device`: None is a GPU if there is one. Raises RunError if there is no checkpoint, or it is not of this network.
+    """
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     tensors, samples, kind, notes = _weights(run, ema)
     info = run.info
     with torch.device("meta"):
         net = registry.build(run.spec.model, channels=info["channels"], size=info["size"], num_classes=info["num_classes"])
-    net = net.to(DTYPES[run.spec.precision.compute]).to_empty(device=device)
+    net = net.to(MASTER_DTYPES[run.spec.precision.compute]).to_empty(device=device)
     net.load_state_dict({k: v.to(device) for k, v in tensors.items()}, strict=False)
     missing = [n for n, _ in net.named_parameters() if n not in tensors]
     if missing:

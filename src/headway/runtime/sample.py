@@ -34,18 +34,21 @@ def sample(
     guidance: float = 2.0,
     batch: int = 256,
 ) -> NDArray[np.float32]:
-    """`num` pictures [num, C, H, W] in [-1, 1]; `condition` holds what the network is told, e.g. {"label": [num]} or {"text": [num, d]}."""
+    """`num` pictures [num, C, H, W] in [-1, 1]; `condition` holds what the network is told, e.g. {"label": [num]} or {"text": [num, d]}.
+
+    Noise is drawn on the CPU, so that a seed means the same noise on every device.
+    """
     info = run.info
-    dtype = next(loaded.network.parameters()).dtype
-    times = sampling_times(steps, run.spec.objective.shift)
+    weight = next(loaded.network.parameters())
+    times = sampling_times(steps, run.spec.objective.shift, device=weight.device)
     out = []
     for start in range(0, num, batch):
         ids = torch.arange(start, min(start + batch, num))
         draw = Draw(seed=seed, data="sample", sample_id=ids, visit=torch.zeros_like(ids))
-        x = draw.normal("noise", (info["channels"], info["size"], info["size"])).to(dtype)
-        told = {k: torch.as_tensor(v[start : start + batch]) for k, v in condition.items()}
+        x = draw.normal("noise", (info["channels"], info["size"], info["size"])).to(weight)
+        told = {k: torch.as_tensor(v[start : start + batch], device=weight.device) for k, v in condition.items()}
         model = guided(loaded.network, told, guidance if told else 1.0)
-        out.append(SAMPLERS[solver](model, x, times).clamp(-1, 1).float().numpy())
+        out.append(SAMPLERS[solver](model, x, times).clamp(-1, 1).float().cpu().numpy())
     return np.concatenate(out)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from headway.spec.field import identity, layout, stage
 
 Value = str | float | int | bool
+MESH_AXES: Final = ("pp", "dp_replicate", "dp_shard", "cp_ring", "cp_ulysses", "tp")  # outermost first: neighbours talk most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +101,14 @@ class MeshSpec:
     def data_parallel(self) -> int:
         """Ranks that read different samples."""
         return self.dp_replicate * self.dp_shard
+
+    @property
+    def used(self) -> dict[str, int]:
+        """Axes of more than one rank, outermost first."""
+        return {axis: n for axis in MESH_AXES if (n := getattr(self, axis)) > 1}
+
+    def __str__(self) -> str:
+        return " x ".join(f"{axis} {n}" for axis, n in self.used.items()) or "1 process"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -225,8 +225,7 @@ def say_start(
 ) -> None:
     """Events and lines of the start: what runs where, what is resumed, what has changed, what the data set has to say."""
     spec = state.spec
-    axes = " x ".join(f"{a} {n}" for a, n in launch.mesh_axes(spec.mesh).items()) or "1 process"
-    tell("run", f"{spec.name}: {info['num_parameters']:,} parameters, {len(data):,} samples of {data.name}, {axes}, {info['device']}")
+    tell("run", f"{spec.name}: {info['num_parameters']:,} parameters, {len(data):,} samples of {data.name}, {spec.mesh}, {info['device']}")
     if found is not None:
         tell("resume", f"resumed at {state.samples:,} samples (step {state.step}) from {found.path.name}")
     for name, old, new in changed:
