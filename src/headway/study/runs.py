@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -47,7 +48,7 @@ def losses(run: Path) -> dict[int, float]:
 
 
 def worst(a: Mapping[int, float], b: Mapping[int, float], steps: Sequence[int]) -> float:
-    """Largest relative difference of two loss curves over `steps`; infinity if one lacks a step."""
-    if any(s not in a or s not in b for s in steps):
-        return float("inf")
+    """Largest relative difference of two loss curves over `steps`; infinity if one lacks a step, or a loss is not finite."""
+    if not all(math.isfinite(curve.get(s, math.nan)) for curve in (a, b) for s in steps):  # max() passes over a nan
+        return math.inf
     return max(abs(a[s] - b[s]) / max(abs(a[s]), 1e-300) for s in steps)
