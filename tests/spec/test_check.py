@@ -60,7 +60,9 @@ SPECS: dict[str, RunSpec] = {
     "roles: student": RunSpec(roles=(RoleSpec(name="student"),)),
     "stages: outside the run": RunSpec(stages=(StageSpec(at=0), StageSpec(at=100_000))),
     "stages: unknown field": RunSpec(stages=(StageSpec(at=5, set={"optim.lrr": 1}),)),
-    "stages: not a stage field": RunSpec(stages=(StageSpec(at=5, set={"model.depth": 1, "mesh.dp_shard": 2, "stages": "x", "samples": 5}),)),
+    "stages: not a stage field": RunSpec(
+        stages=(StageSpec(at=5, set={"model.depth": 1, "mesh.dp_shard": 2, "stages": "x", "samples": 5}),)
+    ),
     "stages: wrong type": RunSpec(stages=(StageSpec(at=5, set={"optim.lr": "fast"}),)),
     "stages: a bad value, with a good one before": RunSpec(
         stages=(StageSpec(at=5, set={"optim.lr": 1}), StageSpec(at=6, set={"optim.lr": -1}))
