@@ -13,7 +13,7 @@ from headway.spec.hardware import DEVICES
 
 DTYPES: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64}
 BUDGET_S: Final = 0.3
-EDGES: Final = {"cpu": (128, 2048), "cuda": (1024, 8192)}  # smallest and largest edge tried
+EDGES: Final = {"cpu": (512, 2048), "cuda": (1024, 8192)}  # smallest and largest edge tried
 
 
 def peak_flops(spec_peak: str, device: torch.device | str, compute: str) -> tuple[float, str]:
@@ -37,7 +37,10 @@ def peak_flops(spec_peak: str, device: torch.device | str, compute: str) -> tupl
 
 
 def _measured(device: torch.device, compute: str) -> tuple[float, str]:
-    """The best of squares of growing edge; the edge doubles as long as one matmul fits into an eighth of the budget."""
+    """The best of squares of growing edge; the edge doubles as long as one matmul fits into an eighth of the budget.
+
+    The smallest edge is large enough that a pause of the machine or the start of threads cannot make up most of a try.
+    """
     edge, largest = EDGES["cuda" if device.type == "cuda" else "cpu"]
     seconds = _cuda_seconds if device.type == "cuda" else _cpu_seconds
     left, best, best_edge = BUDGET_S, 0.0, edge
@@ -48,7 +51,7 @@ def _measured(device: torch.device, compute: str) -> tuple[float, str]:
         left -= took
         rate = 2 * edge**3 / took
         best, best_edge = (rate, edge) if rate > best else (best, best_edge)
-        if edge < largest and 8 * took < BUDGET_S / 8:  # twice the edge takes eight times as long
+        if edge < largest and 2 * (2 * edge) ** 3 / best < BUDGET_S / 8:  # at the best rate: one slow try does not end the search
             edge *= 2
             a = _square(edge, device, compute)
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {torch.get_num_threads()} threads"
