@@ -50,12 +50,25 @@ def test_measured_within_its_budget(compute: str, monkeypatch: pytest.MonkeyPatc
 
 def test_the_best_edge_counts_and_slow_devices_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
     edges: list[int] = []
+    cost = {512: 2e-3, 1024: 0.01, 2048: 0.2}  # a device that is best at 1024
 
-    def seconds(a: torch.Tensor) -> float:  # a device that is best at 256 and would take 0.08 s at 512
+    def seconds(a: torch.Tensor) -> float:
         edges.append(len(a))
-        return {128: 1e-3, 256: 4e-3, 512: 0.08}[len(a)]
+        return cost[len(a)]
 
     monkeypatch.setattr(peak, "_cpu_seconds", seconds)
     value, source = peak_flops("measured", "cpu", "fp32")
-    assert value == 2 * 256**3 / 4e-3 and "edge 256" in source
-    assert max(edges) == 512 and sum(map({128: 1e-3, 256: 4e-3, 512: 0.08}.__getitem__, edges)) < 0.4
+    assert value == 2 * 1024**3 / 0.01 and "edge 1024" in source
+    assert max(edges) == 1024 and sum(map(cost.__getitem__, edges)) < 0.4, "2048 would not fit the budget"
+
+
+def test_one_slow_try_does_not_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[int] = []
+
+    def seconds(a: torch.Tensor) -> float:  # the first timed try meets a pause of the machine
+        tries.append(len(a))
+        return 0.05 if len(tries) == 2 else 2 * len(a) ** 3 / 200e9
+
+    monkeypatch.setattr(peak, "_cpu_seconds", seconds)
+    assert peak_flops("measured", "cpu", "fp32")[0] == pytest.approx(200e9)
+    assert max(tries) > 512
