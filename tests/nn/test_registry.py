@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 from headway.nn import registry
 from headway.nn.dit import DiT
@@ -39,7 +38,6 @@ def number(model, *, channels, size, num_classes):
 def test_dit_by_name() -> None:
     network = registry.build(ModelSpec(), channels=1, size=8, num_classes=10)
     assert isinstance(network, DiT)
-    assert registry.blocks(network) == list(network.blocks)
     assert registry.axes(network) == network.axes()
     assert list(registry.needs(network, num_classes=10)) == ["label", "drop"]
 
@@ -58,16 +56,9 @@ def test_a_users_network(tmp_path: Path) -> None:
     with torch.device("meta"):
         network = registry.build(spec, channels=3, size=8, num_classes=4)
     assert network.width == 5
-    assert registry.blocks(network) == [network]
     assert registry.axes(network) == {"conv.weight": ("none",) * 4, "conv.bias": ("none",)}
     assert list(registry.needs(network, num_classes=4)) == ["label", "drop"]
     assert registry.needs(network, num_classes=0) == {}
-
-
-def test_blocks_must_be_a_module_list() -> None:
-    network = nn.Linear(2, 2)
-    network.blocks = 3  # type: ignore[assignment]
-    assert registry.blocks(network) == [network]
 
 
 def test_refusals(tmp_path: Path) -> None:

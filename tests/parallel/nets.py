@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
+from headway.parallel import fsdp
 from headway.spec.parts import MeshSpec
 
 WIDTH, TOKENS, CLASSES, BATCH = 12, 5, 7, 24
@@ -66,3 +70,11 @@ def loss_sum(net: nn.Module, rows: slice, dtype: torch.dtype = torch.float64) ->
 
 
 LAYOUTS = [MeshSpec(), *(MeshSpec(dp_shard=n) for n in (2, 3, 4)), MeshSpec(dp_replicate=2), MeshSpec(dp_replicate=2, dp_shard=2)]
+
+
+def materialise(network: nn.Module, full: Mapping[str, Tensor]) -> nn.Module:
+    """`network` itself, taken from the meta device to the CPU, every parameter and buffer written from `full` (by name)."""
+    network.to_empty(device="cpu")
+    for name, tensor in itertools.chain(network.named_parameters(), network.named_buffers()):
+        fsdp.write_full(tensor, full[name])
+    return network

@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 from headway.parallel import fsdp, remat
 from headway.parallel.mesh import Mesh, build_mesh
 from headway.spec.parts import MeshSpec, PrecisionSpec
-from tests.parallel.nets import BATCH, LAYOUTS, Net, batch, loss_sum, make
+from tests.parallel.nets import BATCH, LAYOUTS, Net, batch, loss_sum, make, materialise
 from tests.ranks import run_ranks
 
 FP64 = PrecisionSpec(compute="fp64", reduce="fp64")
@@ -31,7 +31,7 @@ def _build(spec: MeshSpec, precision: PrecisionSpec, dtype: torch.dtype, mode: A
         net = Net().to(dtype)
     remat.apply(net, mode)
     fsdp.shard(net, mesh, precision, reshard=reshard)
-    fsdp.materialise(net, "cpu", dict(full.named_parameters()) | dict(full.named_buffers()))
+    materialise(net, dict(full.named_parameters()) | dict(full.named_buffers()))
     return net, mesh
 
 

@@ -22,7 +22,7 @@ from headway.runtime.checkpoint import load_tensors
 from headway.runtime.ema import Ema
 from headway.spec.errors import RunError
 from headway.spec.parts import MeshSpec, OptimSpec, PrecisionSpec
-from tests.parallel.nets import BATCH, Net, loss_sum, make
+from tests.parallel.nets import BATCH, Net, loss_sum, make, materialise
 from tests.ranks import run_ranks
 from tests.runtime.saves import names, opened, state_of
 
@@ -39,7 +39,7 @@ class _Run:
         self.mesh = build_mesh(spec, "cpu")
         full = make(torch.float32, seed)
         self.net = fsdp.shard(Net().to("meta"), self.mesh, FP32, reshard=True)
-        fsdp.materialise(self.net, "cpu", dict(full.named_parameters()) | dict(full.named_buffers()))
+        materialise(self.net, dict(full.named_parameters()) | dict(full.named_buffers()))
         self.optimizer = optim.build_optimizer(self.net, OptimSpec(lr=0.1), 0.1)
         self.ema = Ema(self.net, half_life=50)
 

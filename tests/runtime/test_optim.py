@@ -15,7 +15,7 @@ from headway.parallel import fsdp
 from headway.parallel.mesh import build_mesh
 from headway.runtime import optim
 from headway.spec.parts import MeshSpec, OptimSpec, PrecisionSpec
-from tests.parallel.nets import BATCH, LAYOUTS, Net, loss_sum, make
+from tests.parallel.nets import BATCH, LAYOUTS, Net, loss_sum, make, materialise
 from tests.ranks import run_ranks
 
 FP64 = PrecisionSpec(compute="fp64", reduce="fp64")
@@ -87,7 +87,7 @@ def _train(spec: MeshSpec, oks: list[bool], dtype: torch.dtype = torch.float64) 
     mesh = build_mesh(spec, "cpu")
     full = make(dtype)
     net = fsdp.shard(Net().to(dtype).to("meta"), mesh, FP64, reshard=True)
-    fsdp.materialise(net, "cpu", dict(full.named_parameters()) | dict(full.named_buffers()))
+    materialise(net, dict(full.named_parameters()) | dict(full.named_buffers()))
     optimizer = optim.build_optimizer(net, SPEC, 0.1)
     rows = BATCH // mesh.data_parallel
     for ok in oks:

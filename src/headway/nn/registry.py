@@ -10,7 +10,7 @@ A network is a module with `forward(x [b, c, h, w], t [b], condition) -> velocit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -56,11 +56,6 @@ def dit(model: ModelSpec, *, channels: int, size: int, num_classes: int) -> DiT:
 
 
 NETWORKS: dict[str, Callable[..., Any]] = {"dit": dit}
-
-
-def blocks(network: nn.Module) -> Sequence[nn.Module]:
-    """The blocks of `network`, in order; a network that names none is one block."""
-    return list(network.blocks) if isinstance(getattr(network, "blocks", None), nn.ModuleList) else [network]  # type: ignore[arg-type]
 
 
 def axes(network: nn.Module) -> dict[str, tuple[str, ...]]:

@@ -6,7 +6,6 @@ sum over ranks and micro-batches.
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,9 +33,10 @@ def shard(
 ) -> nn.Module:
     """`network` itself, spread over `mesh`: one FSDP unit for each of `network.blocks`, one for the rest.
 
-    The network may be on the meta device (`materialise` gives it values). Master parameters keep their format; with precision.compute
-    bf16 the gathered copies are bf16. Inputs are not cast: the timestep stays fp32 and the network casts the rest itself. In a run of
-    one process nothing is done, except that bf16 goes through FSDP there too, so that its numbers do not depend on the layout.
+    The network may be on the meta device (`to_empty` and `write_full` give it values). Master parameters keep their format; with
+    precision.compute bf16 the gathered copies are bf16. Inputs are not cast: the timestep stays fp32 and the network casts the rest
+    itself. In a run of one process nothing is done, except that bf16 goes through FSDP there too, so that its numbers do not depend on the
+    layout.
     `axes` names the dims of each parameter for the rules; without it the network is asked for them.
     """
     policy = _policy(precision)
@@ -86,14 +86,6 @@ def axes_of(network: nn.Module) -> Mapping[str, Sequence[str]]:
 
 
 # ---- values ----
-
-
-def materialise(network: nn.Module, device: torch.device | str, full: Mapping[str, torch.Tensor]) -> nn.Module:
-    """`network` itself, taken from the meta device to `device`, every parameter and buffer written from `full` (by name)."""
-    network.to_empty(device=device)
-    for name, tensor in itertools.chain(network.named_parameters(), network.named_buffers()):
-        write_full(tensor, full[name])
-    return network
 
 
 def write_full(tensor: torch.Tensor, full: torch.Tensor) -> None:

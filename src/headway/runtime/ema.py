@@ -39,21 +39,9 @@ class Ema:
         """The average by parameter name, sharded as the network is."""
         return self._average
 
-    @torch.no_grad()
-    def write_to(self, network: nn.Module) -> None:
-        """Copy the average into a network of the same sharding, e.g. one to sample from."""
-        for name, parameter in parameters_of(network).items():
-            local(parameter).copy_(local(self._average[name]))
-
     def state(self) -> dict[str, torch.Tensor]:
         """The live tensors for a checkpoint; writing into them restores the average."""
         return dict(self._average)
-
-    @torch.no_grad()
-    def load(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Take over what `state()` of the same sharding gave."""
-        for name, tensor in self._average.items():
-            local(tensor).copy_(local(state[name]))
 
     def _by_dtype(self) -> list[tuple[list[torch.Tensor], list[torch.Tensor]]]:
         groups: dict[torch.dtype, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.spec.breakdown import COMPUTE_CLASSES, IDLE_CAUSES, StepBreakdown
+from headway.spec.breakdown import COMM_PARTS, COMPUTE_CLASSES, IDLE_CAUSES, StepBreakdown
 from headway.spec.event import PHASES
 from headway.trace.host import Host
 from headway.trace.ranks import Arrivals
@@ -122,9 +122,10 @@ def _buckets(work: Work, host: Host, arrivals: Arrivals, pieces: Pieces) -> tupl
         order = {s: i for i, s in enumerate(dict.fromkeys(stems))}
         stem = np.array([order[s] for s in stems], np.int64)[comm]
         last = arrivals.time[comm]
-        part = np.where(last < 0, 2, np.where(pieces.start[mine] < last, 1, 0))
-        bucket[mine] = len(names) + stem * 3 + part
-        names = names + [f"{s}.{p}" for s in order for p in ("transfer", "wait", "unsplit")]
+        transfer, wait, unsplit = range(len(COMM_PARTS))
+        part = np.where(last < 0, unsplit, np.where(pieces.start[mine] < last, wait, transfer))
+        bucket[mine] = len(names) + stem * len(COMM_PARTS) + part
+        names = names + [f"{s}.{p}" for s in order for p in COMM_PARTS]
     return names, bucket
 
 
