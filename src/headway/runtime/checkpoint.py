@@ -44,7 +44,9 @@ class Checkpoints:
         self.folder, self._spec, self._rank = folder, spec, rank
         self._notify: Notify = notify if rank == 0 else lambda kind, text: None
         self._peers = _Peers(rank, world)
-        self._stager = DefaultStager(StagingOptions(False, False, False, False))
+        self._stager = DefaultStager(
+            StagingOptions(use_pinned_memory=False, use_shared_memory=False, use_async_staging=False, use_non_blocking_copy=False)
+        )
         self._job: _Job | None = None
         if rank == 0:
             self._clean()

@@ -62,6 +62,10 @@ FREE: Final = frozenset(  # these move nothing
 )
 
 
+class NeedsValues(RunError):
+    """A network that looks at values while it runs; it can be trained, but its operations cannot be written down."""
+
+
 @dataclass(frozen=True)
 class Scope:
     """Who asks for operations: a module path and, inside of a function of `FUNCTION_KINDS`, its kind."""
@@ -171,7 +175,7 @@ def record(
     The condition is made after what the network needs (`nn.registry.needs`), or given: meta tensors [batch, ...]. The loss itself is not
     part of it. FLOPs are those of torch's FlopCounterMode; bytes are those of all inputs and outputs of an operation, each read or
     written once. Functions that a device fuses are here in their parts (attention with its scores, RMSNorm), also in what they keep.
-    Raises RunError for a network that needs values to run, or that does not return a velocity.
+    Raises NeedsValues for a network that needs values to run, RunError for one that does not return a velocity.
     """
     parameters = dict(network.named_parameters())
     assert all(p.is_meta for p in parameters.values()), "record wants a network built under torch.device('meta')"
@@ -195,7 +199,7 @@ def record(
                 v.backward(torch.empty_like(v))
     except (NotImplementedError, RuntimeError) as error:
         fix = "A network must not look at values (.item(), boolean indexing) to decide what it computes."
-        raise RunError(f"cannot be run on the meta device: {error}", where=type(network).__name__, fix=fix) from error
+        raise NeedsValues(f"cannot be run on the meta device: {error}", where=type(network).__name__, fix=fix) from error
     finally:
         for p in parameters.values():
             p.grad = None

@@ -59,8 +59,6 @@ class Observe:
         """Flush the rest."""
         if self._kept:
             self.flush(run)
-        for tracker in self._trackers:
-            tracker.close()
 
     def flush(self, run: Running) -> None:
         """One reduction for everything that people hear of; here the host waits for the device."""

@@ -23,7 +23,7 @@ from headway.runtime.folder import Run
 from headway.runtime.launch import Place
 from headway.runtime.manifest import Found
 from headway.spec.errors import RunError
-from headway.spec.event import events_file
+from headway.spec.event import SCHEMA, events_file
 from headway.spec.graph import OpGraph, to_json
 from headway.spec.parts import RoleSpec
 from headway.spec.run import RunSpec, injections
@@ -78,6 +78,8 @@ def _train(spec: RunSpec, path: Path, place: Place, *, fresh: bool) -> int:
         )  # fmt: skip
         stack.callback(loader.close)
         trackers = open_trackers(path, spec) if place.rank == 0 else []
+        for tracker in trackers:
+            stack.callback(tracker.close)
         guard = Guard()
         observe = Observe(
             spec,
@@ -197,16 +199,16 @@ def record_graph(spec: RunSpec, data: Dataset, tell: Callable[[str, str], None])
         net = build.bare_network(spec, data)
     try:
         return graph.record(net, batch=spec.micro_batch, channels=data.channels, size=data.size, num_classes=data.num_classes)
-    except (RuntimeError, NotImplementedError) as error:
-        tell("warning", f"no FLOPs and no MFU: the network does not run on the meta device ({str(error).splitlines()[0]})")
+    except graph.NeedsValues as error:
+        tell("warning", f"no FLOPs and no MFU: {str(error).splitlines()[0]}")
         return None
 
 
-def teller(emit: Emitter, progress: Progress | None) -> Callable[[str, str], None]:
-    """A line for people (on rank 0) and an event."""
+def teller(emit: Emitter, progress: Progress | None) -> Callable[..., None]:
+    """`tell(kind, text, **fields)`: a line for people (on rank 0) and an event."""
 
-    def tell(kind: str, text: str) -> None:
-        emit.event(kind, text=text)
+    def tell(kind: str, text: str, **fields: Any) -> None:
+        emit.event(kind, text=text, **fields)
         emit.flush()
         if progress is not None:
             progress.note(text if kind not in ("warning", "error") else f"{kind}: {text}")
@@ -215,7 +217,7 @@ def teller(emit: Emitter, progress: Progress | None) -> Callable[[str, str], Non
 
 
 def say_start(
-    tell: Callable[[str, str], None],
+    tell: Callable[..., None],
     state: build.TrainState,
     found: Found | None,
     changed: list[tuple[str, Any, Any]],
@@ -225,7 +227,9 @@ def say_start(
 ) -> None:
     """Events and lines of the start: what runs where, what is resumed, what has changed, what the data set has to say."""
     spec = state.spec
-    tell("run", f"{spec.name}: {info['num_parameters']:,} parameters, {len(data):,} samples of {data.name}, {spec.mesh}, {info['device']}")
+    what = f"{info['num_parameters']:,} parameters, {len(data):,} samples of {data.name}, {spec.mesh}, {info['device']}"
+    about = {"schema": SCHEMA, "rank": place.rank, "world": place.world, "samples": state.samples, "versions": info["versions"]}
+    tell("run", f"{spec.name}: {what}", **about)
     if found is not None:
         tell("resume", f"resumed at {state.samples:,} samples (step {state.step}) from {found.path.name}")
     for name, old, new in changed:

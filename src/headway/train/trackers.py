@@ -1,8 +1,12 @@
-"""Trackers: TensorBoard, Weights & Biases (offline unless told otherwise), MLflow. Each is imported here and nowhere else."""
+"""Trackers: TensorBoard, Weights & Biases (offline unless told otherwise), MLflow. Each is imported here and nowhere else.
+
+A run that is resumed goes on in the same run of the tracker.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -52,7 +56,8 @@ class Wandb:
         except ImportError as error:
             raise _missing("wandb") from error
         mode: Any = os.environ.get("WANDB_MODE", "offline")
-        self._run = wandb.init(project="headway", name=spec.name, dir=str(path), config=encode(spec), mode=mode, resume="allow")
+        known = _known(path, "wandb") or _keep(path, "wandb", secrets.token_hex(8))
+        self._run = wandb.init(project="headway", name=spec.name, dir=str(path), config=encode(spec), mode=mode, id=known, resume="allow")
 
     def log(self, scalars: Mapping[str, float], step: int) -> None:
         """Take the scalars of a step."""
@@ -75,8 +80,11 @@ class MLflow:
             (path / "mlflow").mkdir(exist_ok=True)
             mlflow.set_tracking_uri(f"sqlite:///{(path / 'mlflow' / 'mlflow.db').resolve()}")
         mlflow.set_experiment("headway")
-        mlflow.start_run(run_name=spec.name)
-        mlflow.log_params({n: str(v[0])[:250] for n, v in describe(spec).items()})
+        if known := _known(path, "mlflow"):
+            mlflow.start_run(run_id=known)
+        else:
+            _keep(path, "mlflow", mlflow.start_run(run_name=spec.name).info.run_id)
+            mlflow.log_params({n: str(v[0])[:250] for n, v in describe(spec).items()})  # once: it refuses a changed one
         self._mlflow = mlflow
 
     def log(self, scalars: Mapping[str, float], step: int) -> None:
@@ -94,6 +102,17 @@ _KINDS: dict[str, Callable[[Path, RunSpec], Tracker]] = {"tensorboard": TensorBo
 def open_trackers(path: Path, spec: RunSpec) -> list[Tracker]:
     """The trackers of `observe.trackers`. Raises RunError if one is not installed."""
     return [_KINDS[name](path, spec) for name in spec.observe.trackers]
+
+
+def _known(path: Path, name: str) -> str:
+    """The id under which the tracker has the earlier lives of this run; "" for a new one."""
+    file = path / f"{name}.id"
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+
+
+def _keep(path: Path, name: str, known: str) -> str:
+    (path / f"{name}.id").write_text(known + "\n", encoding="utf-8")
+    return known
 
 
 def _missing(name: str) -> RunError:

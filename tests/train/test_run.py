@@ -1,0 +1,98 @@
+"""A whole run in this process: its folder, its events, what a network may not do."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from headway.runtime import folder
+from headway.runtime.launch import Place
+from headway.spec.errors import RunError
+from headway.spec.event import SCHEMA
+from headway.spec.parts import ModelSpec, ObserveSpec
+from headway.spec.run import RunSpec
+from headway.trace.explain import explain
+from headway.train import run, trackers
+from tests.train import runs
+
+NETWORK = """
+import torch
+class Peeks(torch.nn.Linear):
+    def forward(self, x, t, condition):
+        scale = 1.0 if x.abs().max().item() > 0 else 0.0
+        return super().forward(x) * scale
+def peeks(model, *, channels, size, num_classes):
+    return Peeks(size, size)
+class Flat(torch.nn.Linear):
+    def forward(self, x, t, condition):
+        return super().forward(x).flatten(1)
+def flat(model, *, channels, size, num_classes):
+    return Flat(size, size)
+"""
+
+
+def small(**changes: object) -> RunSpec:
+    return runs.small(observe=ObserveSpec(log_every=2, progress="none", peak="h200"), **changes)
+
+
+def own(tmp_path: Path, name: str) -> RunSpec:
+    (tmp_path / "net.py").write_text(NETWORK)
+    return small(model=ModelSpec(name=f"{tmp_path / 'net.py'}:{name}", condition="none"))
+
+
+def events(path: Path, kind: str) -> list[dict[str, object]]:
+    return [e for e in folder.read_events(path) if e["kind"] == kind]
+
+
+def test_every_step_of_a_run_is_accounted_for(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    assert run.train(small(), path, Place()) == 0
+    (begin,) = events(path, "run")
+    assert (begin["schema"], begin["rank"], begin["world"], begin["samples"]) == (SCHEMA, 0, 1, 0)
+    assert begin["versions"] == folder.open_run(str(path)).info["versions"]
+    (rank,) = explain([path]).ranks
+    assert [s.step for s in rank.steps] == list(range(8)), "the last one too"
+    assert all(sum(s.phases.values()) == s.wall_ns for s in rank.steps)
+    assert json.loads((path / "graph.json").read_text())["schema"] == "headway.graph/1"
+    assert run.train(small(samples=16 * 9), path, Place()) == 0
+    assert [e["samples"] for e in events(path, "run")] == [0, 128]
+    assert [str(e["text"]) for e in events(path, "stage")] == ["changed on resume: samples 128 -> 144"]
+
+
+def test_a_network_that_looks_at_values_trains_without_mfu(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    assert run.train(own(tmp_path, "peeks"), path, Place()) == 0
+    assert folder.open_run(str(path)).info["flops_per_sample"] is None
+    assert [str(e["text"])[:19] for e in events(path, "warning")] == ["no FLOPs and no MFU"]
+    assert all("mfu" not in e for e in events(path, "log"))
+
+
+def test_a_network_that_returns_no_velocity_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="not a velocity of shape"):
+        run.train(own(tmp_path, "flat"), tmp_path / "a", Place())
+
+
+def test_trackers_are_closed_however_a_run_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[str] = []
+
+    class Told:
+        def __init__(self, path: Path, spec: RunSpec) -> None: ...
+        def log(self, scalars: dict[str, float], step: int) -> None:
+            if spec.seed:
+                raise RunError("no more")
+
+        def close(self) -> None:
+            ends.append("closed")
+
+    monkeypatch.setitem(trackers._KINDS, "wandb", Told)
+    spec = small()
+    spec = dataclasses.replace(spec, observe=dataclasses.replace(spec.observe, trackers=("wandb",)))
+    assert run.train(spec, tmp_path / "a", Place()) == 0
+    spec = dataclasses.replace(spec, seed=1)
+    with pytest.raises(RunError, match="no more"):
+        run.train(spec, tmp_path / "b", Place())
+    assert ends == ["closed", "closed"]
+    assert folder.status(tmp_path / "b")["state"] == "failed"
