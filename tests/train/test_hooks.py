@@ -44,28 +44,21 @@ def observed(**fields: object) -> ObserveSpec:
 # ---- profile windows ----
 
 
-def test_a_request_before_a_planned_window_leaves_it_in_place(tmp_path: Path) -> None:
-    spec = runs.small(observe=observed(profile_steps="5-6"))
+@pytest.mark.parametrize(
+    ("planned", "asked_at", "num", "windows"),
+    [
+        ("5-6", 1, 1, ["2-2", "5-6"]),  # before a planned window: both
+        ("1-4", 2, 2, ["1-4", "5-6"]),  # inside an open one: after it
+        ("3-6", 1, 3, ["2-4", "5-6"]),  # into a planned one: what is left of it follows
+        ("", 6, 9, ["7-7"]),  # cut by the end of the run
+    ],
+)
+def test_requests_and_planned_windows_are_all_traced(tmp_path: Path, planned: str, asked_at: int, num: int, windows: list[str]) -> None:
+    spec = runs.small(observe=observed(profile_steps=planned))
     run, hooks, signals, _ = runs.live(spec, tmp_path)
-    ask = At(1, lambda: folder.ask(tmp_path, "profile", steps=1))
+    ask = At(asked_at, lambda: folder.ask(tmp_path, "profile", steps=num))
     loop(run, [ask, *hooks, Profile(spec, signals)])
-    assert traced(tmp_path) == ["steps000002-000002", "steps000005-000006"]
-
-
-def test_a_request_inside_an_open_window_is_carried_out_after_it(tmp_path: Path) -> None:
-    spec = runs.small(observe=observed(profile_steps="1-4"))
-    run, hooks, signals, _ = runs.live(spec, tmp_path)
-    ask = At(2, lambda: folder.ask(tmp_path, "profile", steps=2))
-    loop(run, [ask, *hooks, Profile(spec, signals)])
-    assert traced(tmp_path) == ["steps000001-000004", "steps000005-000006"]
-
-
-def test_what_a_request_leaves_of_a_planned_window_follows(tmp_path: Path) -> None:
-    spec = runs.small(observe=observed(profile_steps="3-6"))
-    run, hooks, signals, _ = runs.live(spec, tmp_path)
-    ask = At(1, lambda: folder.ask(tmp_path, "profile", steps=3))
-    loop(run, [ask, *hooks, Profile(spec, signals)])
-    assert traced(tmp_path) == ["steps000002-000004", "steps000005-000006"]
+    assert traced(tmp_path) == [f"steps{int(a):06d}-{int(b):06d}" for a, _, b in (w.partition("-") for w in windows)]
 
 
 # ---- checkpoints ----

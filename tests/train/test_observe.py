@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from headway.diffusion.objective import LossOut
 from headway.runtime import build, folder
 from headway.spec.errors import RunError
 from headway.spec.run import RunSpec
 from headway.train.hooks import Profile, Save
 from headway.train.loop import loop
+from headway.train.observe import binned
+from headway.train.step import StepOut
 from tests.ranks import run_ranks
 from tests.train import runs
 
@@ -145,3 +148,11 @@ def test_a_window_that_the_run_cuts_is_written(tmp_path: Path) -> None:
     run, hooks, signals, _ = runs.live(spec, tmp_path)
     loop(run, [*hooks, Profile(spec, signals)])
     assert [p.name for p in (tmp_path / "traces").iterdir()] == ["steps000006-000007.rank0.json.gz"]
+
+
+def test_samples_that_are_not_finite_are_in_no_bin() -> None:
+    losses = LossOut(
+        loss_sum=torch.tensor(1.0), count=4, per_sample=torch.tensor([1.0, 3.0, math.nan, math.inf]), t=torch.tensor([0.0, 0.3, 0.3, 1.0])
+    )
+    out = StepOut(step=0, losses=(losses,), total=torch.zeros(2), grad_norm=torch.tensor(0.0), ok=torch.tensor(False), lr=0.0)
+    assert binned([out], 4).tolist() == [[1.0, 3.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0]]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from headway.spec.breakdown import Breakdown, Health, RankBreakdown, StepBreakdown
+from headway.spec.breakdown import Breakdown, Health, RankBreakdown, StepBreakdown, add
 from headway.spec.event import PHASES
 
 Kind = Literal["buckets", "phases", "modules"]
@@ -92,7 +92,7 @@ def quantile(values: Sequence[float], q: float) -> float:
 def partition(breakdown: Breakdown, kind: Kind, *, limit: int | None = None) -> Partition:
     """The table of one partition. `limit` keeps the largest names and folds the others into one row, so that sums stay exact."""
     devices = [(label, steps) for label, r in labelled(breakdown) if (steps := [s for s in r.steps if getattr(s, kind)])]
-    tables = [_total([getattr(s, kind) for s in steps]) for _, steps in devices]
+    tables = [add([getattr(s, kind) for s in steps]) for _, steps in devices]
     folded = fold(totals(breakdown, kind), limit)
     rows: list[Row] = []
     for head, members in _grouped(kind, list(folded)):
@@ -118,7 +118,7 @@ def labelled(breakdown: Breakdown) -> list[tuple[str, RankBreakdown]]:
 
 def totals(breakdown: Breakdown, kind: Kind) -> dict[str, int]:
     """Name -> ns over all steps, in the order of a table: buckets by head, then by size; phases as a step runs; modules by size."""
-    sums = _total([getattr(s, kind) for r in breakdown.ranks for s in r.steps])
+    sums = add([getattr(s, kind) for r in breakdown.ranks for s in r.steps])
     place = {name: i for i, name in enumerate(PHASES if kind == "phases" else HEADS)}
     first: Mapping[Kind, Callable[[str], tuple[int, str]]] = {
         "buckets": lambda n: (place.get(head_of(n), len(place)), head_of(n)),
@@ -143,7 +143,7 @@ def fold(sums: Mapping[str, int], limit: int | None) -> dict[str, list[str]]:
 def hidden(breakdown: Breakdown) -> dict[str, float]:
     """Communication under compute by axis: mean ns per profiled step."""
     steps = [s for r in breakdown.ranks for s in r.steps if s.buckets]
-    return {axis: ns / len(steps) for axis, ns in sorted(_total([s.hidden_comm_by_axis_ns for s in steps]).items())}
+    return {axis: ns / len(steps) for axis, ns in sorted(add([s.hidden_comm_by_axis_ns for s in steps]).items())}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,14 +223,6 @@ def _row(
     sums = [sum(t.get(m, 0) for m in members) for t in tables]
     means = tuple(ns / len(steps) for ns, (_, steps) in zip(sums, devices, strict=True))
     return Row(name=name, label=label, depth=depth, total_ns=sum(sums), rank_ns=means)
-
-
-def _total(tables: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    out: dict[str, int] = {}
-    for table in tables:
-        for name, ns in table.items():
-            out[name] = out.get(name, 0) + ns
-    return out
 
 
 def _grouped(kind: Kind, names: Sequence[str]) -> list[tuple[str, list[str]]]:

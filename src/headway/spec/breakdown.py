@@ -10,7 +10,7 @@ Names of buckets (DESIGN: the currency of the analysis wing):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -105,7 +105,7 @@ def group(buckets: Mapping[str, int]) -> dict[str, int]:
     return out
 
 
-def add(parts: list[Mapping[str, int]]) -> dict[str, int]:
+def add(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """Several bucket tables added up."""
     out: dict[str, int] = {}
     for part in parts:

@@ -44,7 +44,7 @@ def summarise(ranks: Sequence[RankBreakdown], world: int | None) -> dict[str, An
 
 def _parts(tables: Sequence[Mapping[str, int]], total: int) -> dict[str, dict[str, float]]:
     """name -> total over rows, median over rows (0 where a row has none), share of all; largest first."""
-    sums = add(list(tables))
+    sums = add(tables)
     return {
         name: {"total_ns": ns, "median_ns": statistics.median(t.get(name, 0) for t in tables), "share": ns / total if total else 0.0}
         for name, ns in sorted(sums.items(), key=lambda kv: (-kv[1], kv[0]))

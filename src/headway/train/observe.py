@@ -111,13 +111,13 @@ class Observe:
 
 
 def binned(outs: Sequence[StepOut], bins: int) -> torch.Tensor:
-    """[2, bins] float64: sum of per-sample losses and number of samples by timestep bin."""
+    """[2, bins] float64: sum of per-sample losses and number of samples by timestep bin; samples that are not finite count in neither."""
     losses = [o for out in outs for o in out.losses]
     per_sample = torch.cat([o.per_sample for o in losses]).double()
     where = (torch.cat([o.t for o in losses]) * bins).long().clamp_(0, bins - 1)
     table = per_sample.new_zeros(2, bins)
     table[0].scatter_add_(0, where, per_sample.nan_to_num(0.0, 0.0, 0.0))
-    table[1].scatter_add_(0, where, torch.ones_like(per_sample))
+    table[1].scatter_add_(0, where, per_sample.isfinite().double())
     return table
 
 
