@@ -9,19 +9,16 @@ from __future__ import annotations
 import torch
 
 from headway.spec.errors import RunError
-from headway.train.loop import Running
+from headway.train.loop import Hook, Running
 from headway.train.step import StepOut
 
 
-class Guard:
+class Guard(Hook):
     """A hook that keeps the flag of every step until `judge` looks at them. `tainted`: the weights may not be finite any more."""
 
     def __init__(self) -> None:
         self._pending: list[tuple[int, torch.Tensor]] = []
         self.tainted = False
-
-    def before(self, run: Running) -> None:
-        """Nothing to do."""
 
     def after(self, run: Running, out: StepOut) -> None:
         """Keep the flag."""

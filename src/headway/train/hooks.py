@@ -13,20 +13,17 @@ from headway.spec.event import trace_file
 from headway.spec.field import changes
 from headway.spec.run import RunSpec, profile_window
 from headway.train.guard import Guard
-from headway.train.loop import Running
+from headway.train.loop import Hook, Running
 from headway.train.signals import Signals
 from headway.train.step import StepOut
 
 
-class Save:
+class Save(Hook):
     """A checkpoint every `checkpoint.every` samples and at the end; never of a state that is not finite."""
 
     def __init__(self, spec: RunSpec, checkpoints: Checkpoints, guard: Guard, *, last: int = -1) -> None:
         self._every, self._checkpoints, self._guard = spec.checkpoint.every, checkpoints, guard
         self._last = last  # samples of the newest checkpoint
-
-    def before(self, run: Running) -> None:
-        """Nothing to do."""
 
     def after(self, run: Running, out: StepOut) -> None:
         """Save if the step crossed a multiple of the period."""
@@ -53,7 +50,7 @@ class Save:
             self._last = run.state.samples
 
 
-class Profile:
+class Profile(Hook):
     """A Kineto trace of every rank over a window of steps: `observe.profile_steps`, and whenever a live run is asked for one."""
 
     def __init__(self, spec: RunSpec, signals: Signals) -> None:
@@ -76,9 +73,6 @@ class Profile:
             return
         self._first = step
         self._profiler = start_profiler(run.state.device)
-
-    def after(self, run: Running, out: StepOut) -> None:
-        """Nothing to do: a window ends between steps."""
 
     def close(self, run: Running) -> None:
         """End a window that the run has cut."""
@@ -113,7 +107,7 @@ def start_profiler(device: torch.device) -> Any:
     return profiler
 
 
-class Stages:
+class Stages(Hook):
     """Says which settings change when a stage of the run begins; the step reads them by itself."""
 
     def __init__(self) -> None:
@@ -126,9 +120,3 @@ class Stages:
             return
         for name, _, old, new in changes(before, self._now):
             run.tell("stage", f"a stage begins at {run.state.samples:,} samples: {name} {old!r} -> {new!r}")
-
-    def after(self, run: Running, out: StepOut) -> None:
-        """Nothing to do."""
-
-    def close(self, run: Running) -> None:
-        """Nothing to do."""

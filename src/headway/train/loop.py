@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from headway.runtime.build import TrainState
 from headway.runtime.launch import Place
@@ -41,8 +40,8 @@ class Running:
         return self.state.samples >= self.state.spec.samples
 
 
-class Hook(Protocol):
-    """Something that happens beside the steps."""
+class Hook:
+    """Something that happens beside the steps; one that says nothing of a moment does nothing then."""
 
     def before(self, run: Running) -> None:
         """Called before each step; its time is `other` in the phases of that step."""

@@ -17,13 +17,13 @@ from headway.runtime import folder
 from headway.runtime.launch import Place
 from headway.spec.run import RunSpec
 from headway.train.guard import Guard
-from headway.train.loop import Running
+from headway.train.loop import Hook, Running
 from headway.train.signals import Signals
 from headway.train.step import StepOut
 from headway.train.trackers import Tracker
 
 
-class Observe:
+class Observe(Hook):
     """Every `observe.log_every` steps: loss (also by timestep bin), gradient norm, rate, MFU, memory -> event, progress, status, ..."""
 
     def __init__(
