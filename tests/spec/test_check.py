@@ -50,7 +50,7 @@ CASES: list[str] = [
     "--observe.trackers wandb,neptune",
     "--observe.profile-steps soon",
     "--observe.profile-steps 9-8",
-    "--observe.profile-steps 5000-5001",
+    "--observe.profile-steps 782-783",
     "--guard.inject nowhere:5",
     "--guard.inject input:5@9-8",
     "--guard.inject input:50@20-24:rank1,launch:x",
