@@ -34,11 +34,27 @@ def test_draws_are_those_of_a_cpu() -> None:
     assert ((a - b).abs() <= 4 * ulp).all()
 
 
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_step_never_waits_for_the_device(tmp_path: Path, accumulate: int) -> None:
+    import torch
+
+    from tests.train import runs
+
+    run, *_ = runs.live(runs.small(accumulate=accumulate), tmp_path, device="cuda")
+    list(runs.steps(run, 2))  # libraries are set up, memory is allocated
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        list(runs.steps(run, 3))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 @pytest.mark.parametrize("compute", ["fp32", "bf16"])
 def test_a_run_learns_and_its_trace_adds_up(tmp_path: Path, compute: str) -> None:
     run = tmp_path / "run"
     fields = ["--samples", "20k", "--global-batch", "128", "--precision.compute", compute, "--observe.profile-steps", "100-102"]
     headway("train", "digits", "--run", str(run), *fields, "--observe.progress", "lines")
+    assert "ema weights" in headway("sample", str(run), "--columns", "2", "--steps", "4") and (run / "samples.png").is_file()
     losses = [e["loss"] for line in (run / "events.jsonl").read_text().splitlines() if (e := json.loads(line))["kind"] == "log"]
     assert losses[-1] < 0.7 * losses[0]
     explained = json.loads(headway("explain", str(run), "--json"))

@@ -59,15 +59,20 @@ def guard(policy: str) -> GuardSpec:
 
 
 def live(
-    spec: RunSpec, path: Path, *, rank: int = 0, load_role: Callable[[RoleSpec], Mapping[str, Any]] | None = None
+    spec: RunSpec,
+    path: Path,
+    *,
+    rank: int = 0,
+    device: str = "cpu",
+    load_role: Callable[[RoleSpec], Mapping[str, Any]] | None = None,
 ) -> tuple[Running, Hooks, Signals, list[tuple[str, str]]]:
     """A run that can be stepped, its guard and log hook, its signals and what it has said."""
     data = open_data(spec.data, cache=None)
-    mesh = build_mesh(spec.mesh, "cpu")
-    state = build.build(spec, data, mesh, torch.device("cpu"), load_role=load_role)
+    mesh = build_mesh(spec.mesh, device)
+    state = build.build(spec, data, mesh, torch.device(device), load_role=load_role)
     loader = Loader(
         data, spec.data, seed=spec.seed, global_batch=spec.global_batch, data_rank=mesh.data_rank, data_parallel=mesh.data_parallel,
-        accumulate=spec.accumulate, start_samples=state.samples,
+        accumulate=spec.accumulate, start_samples=state.samples, pin=device == "cuda",
     )  # fmt: skip
     said: list[tuple[str, str]] = []
     place = Place(rank=rank, world=spec.mesh.world)
