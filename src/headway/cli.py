@@ -73,10 +73,10 @@ def train(args: argparse.Namespace, rest: Sequence[str]) -> int:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # before torch is loaded: its profiler writes notes for tracers of the kernel to stderr
     from headway.train import run
 
-    place = place or launch.Place()
-    launch.adopt_slurm(os.environ, place)
+    if place is not None:
+        launch.adopt_slurm(os.environ, place)
     launch.follow_parent()
-    return run.train(spec, path, place, fresh=args.fresh)
+    return run.train(spec, path, place or launch.Place(), fresh=args.fresh)
 
 
 def status(args: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -382,7 +382,9 @@ def _console() -> Any:
 
 
 def _json(data: Any) -> int:
-    print(json.dumps(data))
+    from headway.spec.codec import encode
+
+    print(json.dumps(encode(data)))
     return 0
 
 

@@ -176,3 +176,24 @@ def test_traces_are_new_once_every_rank_has_written(tmp_path: Path) -> None:
     (tmp_path / "traces" / "b.json.gz").write_text("")
     assert [p.name for p in folder.new_traces(tmp_path, before, 2)] == ["a.json.gz", "b.json.gz"]
     assert os.listdir(tmp_path) == ["traces"]
+
+
+@pytest.mark.parametrize("state", ["running", "starting"])
+def test_a_live_run_is_neither_resumed_nor_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    run = written(tmp_path / "a")
+    status(run.path, state=state, pid=1, host="elsewhere", job="7")
+    monkeypatch.setenv("SLURM_JOB_ID", "8")
+    for start in (lambda: folder.compatible(run.path, run.spec), lambda: folder.set_aside(run.path)):
+        with pytest.raises(RunError, match="running already"):
+            start()
+    monkeypatch.setenv("SLURM_JOB_ID", "7")  # queued again after its node was lost: the earlier life is over
+    assert folder.compatible(run.path, run.spec) == []
+    assert folder.identity()["job"] == "7"
+    assert folder.set_aside(run.path) == tmp_path / "a.1"
+
+
+def test_a_checkpoint_that_is_being_removed_is_not_the_last_one(tmp_path: Path) -> None:
+    run = written(tmp_path / "a")
+    for name in ("s000000000010", "s000000000020.removed"):
+        (run.path / "checkpoints" / name).mkdir(parents=True)
+    assert folder.summary(run)["last_checkpoint"] == "s000000000010"

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from headway.spec import run
 from headway.spec.codec import apply_overrides
 from headway.spec.errors import SpecError
-from headway.spec.parts import GuardSpec, RoleSpec, StageSpec
+from headway.spec.parts import GuardSpec, ObjectiveSpec, RoleSpec, StageSpec
 from headway.spec.run import RunSpec, check, require
 from tests.spec.strategies import of_class
 
@@ -57,6 +57,7 @@ CASES: list[str] = [
 ]
 SPECS: dict[str, RunSpec] = {
     "roles: two of one name": RunSpec(roles=(RoleSpec(name="old"), RoleSpec(name="old"))),
+    "roles: lr": RunSpec(roles=(RoleSpec(name="old", trained=True, lr=-1e-3),), objective=ObjectiveSpec(name="mine.py:loss")),
     "roles: student": RunSpec(roles=(RoleSpec(name="student"),)),
     "stages: outside the run": RunSpec(stages=(StageSpec(at=0), StageSpec(at=100_000))),
     "stages: unknown field": RunSpec(stages=(StageSpec(at=5, set={"optim.lrr": 1}),)),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -224,3 +225,7 @@ def test_any_json_gives_a_spec_or_a_spec_error(data: dict[str, Any]) -> None:
         assert isinstance(decode(RunSpec, data), RunSpec)
     except SpecError as error:
         assert error.what
+
+
+def test_a_number_that_json_lacks_is_none() -> None:
+    assert encode({"a": math.nan, "b": [math.inf, 1.5], "c": 0.0}) == {"a": None, "b": [None, 1.5], "c": 0.0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from headway.spec.errors import TraceError
 from headway.spec.event import events_file, trace_file
 from headway.spec.parts import CheckpointSpec, MeshSpec
 from headway.spec.run import RunSpec
+from headway.trace.emit import Emitter
+from headway.trace.events import read_events
 from headway.trace.explain import explain
 from tests.trace.drawing import draw
 
@@ -133,3 +136,11 @@ def test_rank_from_the_name(tmp_path: Path) -> None:
     result = explain(paths)
     assert sorted(r.rank for r in result.ranks) == [0, 1, 3]
     assert [h.count for h in result.health if h.what == "rank_unknown"] == [3]
+
+
+def test_a_log_line_with_a_loss_that_is_not_finite_is_no_torn_line(tmp_path: Path) -> None:
+    emit = Emitter(tmp_path / "events.jsonl")
+    emit.event("log", step=1, loss=math.nan, grad_norm=math.inf)
+    emit.flush()
+    read = read_events(tmp_path)
+    assert math.isnan(read.logs[0]["loss"]) and read.logs[0]["grad_norm"] == math.inf and not read.health

@@ -176,3 +176,15 @@ def test_mlflow_goes_on_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         tracker.close()
     first = [("uri", True), ("start", "mine"), ("params", "0.001"), ("log", 5), ("end", None)]
     assert said == [*first, ("uri", True), ("start", "r1"), ("log", 5), ("end", None)]
+
+
+def test_a_trace_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    spec = runs.small(observe=observed(profile_steps="2-3"))
+    run, hooks, signals, said = runs.live(spec, tmp_path)
+    monkeypatch.setattr("headway.train.hooks.os.replace", full)
+    loop(run, [*hooks, Profile(spec, signals)])
+    assert run.done and list((tmp_path / "traces").iterdir()) == []
+    assert any(kind == "warning" and "cannot be written: No space left" in text for kind, text in said)

@@ -14,7 +14,7 @@ import torch
 from headway.diffusion.objective import LossOut
 from headway.runtime import build, folder
 from headway.spec.errors import RunError
-from headway.spec.run import RunSpec
+from headway.spec.run import RunSpec, StageSpec
 from headway.train.hooks import Profile, Save
 from headway.train.loop import loop
 from headway.train.observe import binned
@@ -156,3 +156,16 @@ def test_samples_that_are_not_finite_are_in_no_bin() -> None:
     )
     out = StepOut(step=0, losses=(losses,), total=torch.zeros(2), grad_norm=torch.tensor(0.0), ok=torch.tensor(False), lr=0.0)
     assert binned([out], 4).tolist() == [[1.0, 3.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0]]
+
+
+def test_a_step_is_judged_by_the_policy_that_it_ran_under(tmp_path: Path) -> None:
+    """Weights that are lost while the guard is off stay lost when a stage turns it on before the next log line."""
+    spec = runs.small(guard=runs.guard("off"), stages=(StageSpec(at=80, set={"guard.nonfinite": "skip"}),))
+    spec = dataclasses.replace(
+        spec,
+        observe=dataclasses.replace(spec.observe, log_every=8),
+        checkpoint=dataclasses.replace(spec.checkpoint, every=16 * 3, keep=9),
+    )
+    _, finite, said, saved = guarded(spec, str(tmp_path))
+    assert not finite and saved == ["s000000000048"], "a state that is not finite is never saved"
+    assert [text for kind, text in said if "guard is off" in text], said

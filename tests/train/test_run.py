@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import torch
 
-from headway.runtime import folder
+from headway.runtime import folder, launch
 from headway.runtime.launch import Place
 from headway.spec.errors import RunError
 from headway.spec.event import SCHEMA
@@ -16,6 +19,7 @@ from headway.spec.parts import ModelSpec, ObserveSpec
 from headway.spec.run import RunSpec
 from headway.trace.explain import explain
 from headway.train import run, trackers
+from tests.ranks import run_ranks
 from tests.train import runs
 
 NETWORK = """
@@ -96,3 +100,36 @@ def test_trackers_are_closed_however_a_run_ends(tmp_path: Path, monkeypatch: pyt
         run.train(spec, tmp_path / "b", Place())
     assert ends == ["closed", "closed"]
     assert folder.status(tmp_path / "b")["state"] == "failed"
+
+
+def missing_tracker(path: str) -> str:
+    spec = small(mesh=runs.layout(2))
+    rank = torch.distributed.get_rank()
+    try:
+        launch.process_group = lambda place, mesh: nullcontext(torch.device("cpu"))  # type: ignore[assignment]  # there is one
+        sys.modules["mlflow"] = None  # type: ignore[assignment]
+        run.train(
+            dataclasses.replace(spec, observe=dataclasses.replace(spec.observe, trackers=("mlflow",))),
+            Path(path),
+            Place(rank=rank, world=2),
+        )
+    except RunError as error:
+        return str(error)
+    return ""
+
+
+def test_a_tracker_that_is_not_installed_ends_all_ranks(tmp_path: Path) -> None:
+    ends = run_ranks(missing_tracker, 2, str(tmp_path / "a"))
+    assert ends[0] == ends[1] and "pip install mlflow" in ends[0]
+
+
+def test_a_run_that_is_stopped_does_not_claim_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
+    spec = small()
+    for saved in (False, True):
+        live, _, signals, _ = runs.live(spec, tmp_path)
+        live.state.samples, live.reason = 32, "request"
+        if saved:
+            (tmp_path / "checkpoints" / "s000000000032").mkdir(parents=True)
+        run.finish(live, None, signals)
+        text = json.loads((tmp_path / "events0.jsonl").read_text().splitlines()[-1])["text"]
+        assert ("checkpoint saved" in text) == saved and "the same command goes on" in text

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from headway.runtime import manifest
 from headway.spec.codec import decode, encode
 from headway.spec.errors import RunError
 from headway.spec.event import events_file
@@ -79,21 +80,28 @@ def compatible(path: Path, spec: RunSpec) -> list[tuple[str, Any, Any]]:
     """What a resume of the run in `path` with `spec` changes. Raises SpecError if it would be another run, RunError if it is running."""
     if not (path / "run.json").is_file():
         return []
-    now = status(path)
-    if now["state"] == "running" and now.get("pid") != os.getpid():
+    _refuse_live(path)
+    old = open_run(str(path)).spec
+    return resume_changes(dataclasses.replace(old, name=spec.name), spec)
+
+
+def _refuse_live(path: Path) -> None:
+    """Raises RunError if another process runs it. An earlier life in the same Slurm job is over: the job was queued again."""
+    now, job = status(path), os.environ.get("SLURM_JOB_ID")
+    other = now.get("pid") not in (None, os.getpid()) and not (job and now.get("job") == job)
+    if other and now["state"] in ("running", "starting"):
         raise RunError(
             f"it is running already (process {now.get('pid')} on {now.get('host')})",
             where=f"run {path.name}",
             fix=f"Stop it first: headway stop {path}",
         )
-    old = open_run(str(path)).spec
-    return resume_changes(dataclasses.replace(old, name=spec.name), spec)
 
 
 def set_aside(path: Path) -> Path | None:
-    """Move an old run out of the way (NAME.1, NAME.2, ...); nothing is deleted. Returns where it went."""
+    """Move an old run out of the way (NAME.1, NAME.2, ...); nothing is deleted. Returns where it went. Raises RunError if it is running."""
     if not path.exists():
         return None
+    _refuse_live(path)
     for n in range(1, 10_000):
         other = path.with_name(f"{path.name}.{n}")
         if not other.exists():
@@ -205,8 +213,9 @@ def _started(pid: int) -> str:
 
 
 def identity() -> dict[str, Any]:
-    """Who writes status.json: process, host, and when the process started."""
-    return {"pid": os.getpid(), "host": os.uname().nodename, "pid_started": _started(os.getpid())}
+    """Who writes status.json: process, host, when the process started, and the Slurm job."""
+    job = {"job": os.environ["SLURM_JOB_ID"]} if "SLURM_JOB_ID" in os.environ else {}
+    return {"pid": os.getpid(), "host": os.uname().nodename, "pid_started": _started(os.getpid()), **job}
 
 
 def summary(run: Run) -> dict[str, Any]:
@@ -214,8 +223,8 @@ def summary(run: Run) -> dict[str, Any]:
     data = {"name": run.spec.name, "steps": run.spec.steps, "total_samples": run.spec.last_sample} | status(run.path)
     if "left_s" in data:
         data["time_left_s"] = data.pop("left_s")
-    saved = sorted(p.name for p in (run.path / "checkpoints").glob("s*") if p.is_dir() and not p.name.endswith(".incomplete"))
-    data["last_checkpoint"] = saved[-1] if saved else None
+    saved = manifest.folders(run.path / "checkpoints")
+    data["last_checkpoint"] = saved[-1].name if saved else None
     warnings = [e for e in read_events(run.path) if e.get("kind") == "warning"]
     data["last_warning"] = {"text": warnings[-1]["text"], "age_s": time.time() - warnings[-1]["time_ns"] / 1e9} if warnings else None
     return data

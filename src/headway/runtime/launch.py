@@ -94,7 +94,8 @@ def start_local(argv: Sequence[str], world: int) -> int:
 
     for name in [n for n in logging.root.manager.loggerDict if n.startswith("torch.distributed.elastic")]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what there is to say, we say
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // world)))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # a scheduler may give a few of many
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // world)))
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGQUIT" + ("" if nohup else ",SIGHUP"))
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "300")  # a rank may be in a long step, then it saves

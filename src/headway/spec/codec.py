@@ -29,14 +29,14 @@ class _Bad(Exception):
 
 
 def encode(value: Any) -> Any:
-    """Plain data (dict, list, str, numbers) of a spec, ready for json.dumps."""
+    """Plain data (dict, list, str, numbers) of a spec, ready for json.dumps. A number that is not finite, which JSON lacks, is None."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {k: encode(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [encode(v) for v in value]
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def decode(kind: type[T], data: Mapping[str, Any], *, base: T | None = None, source: str = "") -> T:

@@ -178,6 +178,7 @@ def _positive(spec: RunSpec) -> list[str]:
     leaves = walk(spec)
     out = [f"--{_flag(n)} must be at least 1, got {leaves[n][0]}" for n in _AT_LEAST_ONE if not leaves[n][0] >= 1]
     out += [f"--{_flag(n)} must not be negative, got {leaves[n][0]}" for n in _NOT_NEGATIVE if not leaves[n][0] >= 0]
+    out += [f"role '{r.name}': lr must not be negative, got {r.lr}" for r in spec.roles if r.lr is not None and not r.lr >= 0]
     if not 0 <= spec.seed < 1 << 63:
         out.append(f"--seed must be in [0, 2**63), got {spec.seed}")
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -54,8 +55,11 @@ def _lines(path: Path) -> tuple[list[dict[str, Any]], int]:
         try:
             row = decoder.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            torn += 1
-            continue
+            try:
+                row = json.loads(line)  # a loss that is not finite is written as NaN, which msgspec refuses
+            except ValueError:
+                torn += 1
+                continue
         if isinstance(row, dict):
             rows.append(row)
     return rows, torn

@@ -17,12 +17,17 @@ class Guard(Hook):
     """A hook that keeps the flag of every step until `judge` looks at them. `tainted`: the weights may not be finite any more."""
 
     def __init__(self) -> None:
-        self._pending: list[tuple[int, torch.Tensor]] = []
+        self._pending: list[tuple[int, str, torch.Tensor]] = []  # step, the policy that it ran under, whether it was finite
+        self._policy = ""
         self.tainted = False
+
+    def before(self, run: Running) -> None:
+        """Note the policy: a stage may change it between a step and its judgement."""
+        self._policy = run.state.current().guard.nonfinite
 
     def after(self, run: Running, out: StepOut) -> None:
         """Keep the flag."""
-        self._pending.append((out.step, out.ok))
+        self._pending.append((out.step, self._policy, out.ok))
 
     def close(self, run: Running) -> None:
         """Judge what is left."""
@@ -31,11 +36,12 @@ class Guard(Hook):
     def judge(self, run: Running) -> None:
         """Look at the flags since the last time (waits for the device). Raises RunError under policy stop, tells under the others."""
         pending, self._pending = self._pending, []
-        oks = torch.stack([ok for _, ok in pending]).tolist() if pending else []
-        bad = [step for (step, _), ok in zip(pending, oks, strict=True) if not ok]
-        if not bad:
-            return
-        policy = run.state.current().guard.nonfinite
+        oks = torch.stack([ok for *_, ok in pending]).tolist() if pending else []
+        for policy in ("off", "skip", "stop"):  # what cannot be undone first, what ends the run last
+            if bad := [step for (step, ran_under, _), ok in zip(pending, oks, strict=True) if not ok and ran_under == policy]:
+                self._say(run, policy, bad)
+
+    def _say(self, run: Running, policy: str, bad: list[int]) -> None:
         more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
         text = f"the loss or the gradient was not finite in step {bad[0]}{more}"
         if policy == "stop":

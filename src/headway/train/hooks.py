@@ -90,6 +90,7 @@ class Profile(Hook):
             profiler.export_chrome_trace(str(temporary))
             os.replace(temporary, file)
         except OSError as error:
+            temporary.unlink(missing_ok=True)
             run.tell("warning", f"the trace {file} cannot be written: {error.strerror}")
             return
         run.emit.event("profile", first=first, last=last, file=file.name)

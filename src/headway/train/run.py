@@ -34,7 +34,7 @@ from headway.train.hooks import Profile, Save, Stages
 from headway.train.loop import Running, loop
 from headway.train.observe import Observe, write_status
 from headway.train.signals import Signals
-from headway.train.trackers import open_trackers
+from headway.train.trackers import Tracker, open_trackers
 
 
 def train(spec: RunSpec, path: Path, place: Place, *, fresh: bool = False) -> int:
@@ -77,7 +77,8 @@ def _train(spec: RunSpec, path: Path, place: Place, *, fresh: bool) -> int:
             accumulate=spec.accumulate, start_samples=state.samples, pin=device.type == "cuda",
         )  # fmt: skip
         stack.callback(loader.close)
-        trackers = open_trackers(path, spec) if place.rank == 0 else []
+        trackers: list[Tracker] = []
+        launch.on_first(place, lambda: trackers.extend(open_trackers(path, spec)))  # one that is missing ends all ranks, not rank 0 alone
         for tracker in trackers:
             stack.callback(tracker.close)
         guard = Guard()
@@ -247,7 +248,8 @@ def finish(run: Running, progress: Progress | None, signals: Signals) -> int:
         else f"stopped by {run.reason} at {state.samples:,} samples (step {state.step})"
     )
     if not run.done:
-        text += ", checkpoint saved; the same command goes on"
+        saved = manifest.name_of(state.samples) in (p.name for p in manifest.folders(run.path / "checkpoints"))
+        text += ", checkpoint saved; the same command goes on" if saved else "; the same command goes on from the last checkpoint"
     run.emit.event("end", reason="done" if run.done else run.reason, text=text, samples=state.samples)
     run.emit.flush()
     if run.emit.failed:
