@@ -17,8 +17,9 @@ from headway.runtime.folder import Run
 from headway.runtime.load import Loaded, load_network, load_weights
 from headway.runtime.sample import conditions, grid_png, sample, write_bytes
 from headway.spec.errors import RunError, SpecError
-from headway.spec.parts import EmaSpec
+from headway.spec.parts import EmaSpec, ModelSpec, RoleSpec
 from headway.spec.run import RunSpec
+from tests.ranks import run_ranks
 from tests.train import runs
 
 INFO = {"channels": 1, "size": 8, "num_classes": 10}
@@ -128,3 +129,46 @@ def test_the_grid_is_a_png_of_all_pictures(tmp_path: Path, channels: int) -> Non
     inside = [int(pixels[3 * (1 + 5 * (i // 2)), 3 * (1 + 5 * (i % 2))]) for i in range(6)]
     assert inside == [0, 64, 128, 191, 255, 255], "the last place is empty: white"
     assert (pixels[:3] == 255).all() and [p.name for p in (tmp_path / "deep").iterdir()] == ["a.png"]
+
+
+OWN = """
+import torch
+class Own(torch.nn.Linear):
+    def __init__(self, size):
+        super().__init__(size, size)
+        self.register_buffer("frequencies", torch.randn(size), persistent=False)
+        self.register_buffer("seen", torch.zeros(()))
+    def forward(self, x, t, condition):
+        if self.training:
+            self.seen += 1
+        return super().forward(x) * (1 + torch.cos(self.frequencies * t.reshape(-1, 1, 1, 1)))
+def own(model, *, channels, size, num_classes):
+    return Own(size)
+"""
+
+
+def buffers(spec: RunSpec, path: str) -> dict[str, torch.Tensor]:
+    """Those of a network of the user's own after two steps, which are saved."""
+    rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+    torch.manual_seed(rank)  # whatever a process has drawn before
+    live, *_ = runs.live(spec, Path(path), rank=rank)
+    runs.losses(live, 2)
+    checkpoints = runs.saving(spec, Path(path) / "checkpoints", rank=rank)
+    checkpoints.save(build.saved(live.state), samples=32, meta={})
+    checkpoints.wait()
+    return {n: b.clone() for n, b in live.state.roles["student"].named_buffers()}
+
+
+@pytest.mark.parametrize("ema", [True, False])
+def test_buffers_of_an_own_network_are_those_of_its_training(tmp_path: Path, ema: bool) -> None:
+    (tmp_path / "net.py").write_text(OWN)
+    spec = runs.small(model=ModelSpec(name=f"{tmp_path / 'net.py'}:own", condition="none"), mesh=runs.layout(2))
+    ranks = run_ranks(buffers, 2, spec, str(tmp_path))
+    assert torch.equal(ranks[0]["frequencies"], ranks[1]["frequencies"]) and ranks[0]["seen"] == 2
+    own = Run(path=tmp_path, spec=spec, info=INFO | {"num_classes": 0})
+    torch.manual_seed(7)
+    used = dict(load_network(own, ema=ema).network.named_buffers())
+    assert all(torch.equal(used[n], ranks[0][n]) for n in ranks[0])
+    taught = dataclasses.replace(spec, mesh=runs.layout(1), roles=(RoleSpec(name="teacher", init="somewhere"),))
+    live, *_ = runs.live(taught, tmp_path, load_role=lambda role: load_weights(own, ema=ema))
+    assert live.state.roles["teacher"].seen == 2, "a role has them too"

@@ -103,33 +103,38 @@ def network(spec: RunSpec, data: Dataset, mesh: Mesh, device: torch.device, *, t
         remat.apply(net, spec.remat.mode)
     fsdp.shard(net, mesh, spec.precision, reshard=spec.mesh.reshard)
     net.to_empty(device=device)
-    _fill_buffers(net, spec, data)
+    fill_buffers(net, lambda: bare_network(spec, data), spec.seed)
     init_weights(net, seed=spec.seed, mode=spec.model.init)
     return net.train(trained)
 
 
-def _fill_buffers(net: nn.Module, spec: RunSpec, data: Dataset) -> None:
-    """Values of buffers, which the meta device has lost: from the network built once more on the host. Ours have none."""
+def fill_buffers(net: nn.Module, make: Callable[[], nn.Module], seed: int) -> None:
+    """Values of buffers, which the meta device has lost: of the network that `make` builds once more on the host. Ours have none.
+
+    Random ones (Fourier frequencies) follow from the seed, so that all ranks and all lives of a run have the same.
+    """
     empty = dict(net.named_buffers())
-    if empty:
-        with torch.device("cpu"):
-            full = dict(bare_network(spec, data).named_buffers())
-        for name, buffer in empty.items():
-            buffer.copy_(full[name])
+    if not empty:
+        return
+    with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        full = dict(make().named_buffers())
+    for name, buffer in empty.items():
+        buffer.copy_(full[name])
 
 
 def _fill(net: nn.Module, tensors: Mapping[str, Any], role: RoleSpec) -> None:
     """Copy full tensors into a (sharded) network. Raises RunError if they are not the same ones."""
-    own = dict(net.named_parameters())
-    wrong = sorted(set(own) ^ set(tensors)) or [n for n, p in own.items() if tuple(p.shape) != tuple(tensors[n].shape)]
+    own = net.state_dict()
+    wrong = sorted(own.keys() ^ tensors.keys()) or [n for n, p in own.items() if tuple(p.shape) != tuple(tensors[n].shape)]
     if wrong:
         raise RunError(
             f"the weights of {role.init} do not fit the network: {', '.join(wrong[:3])}{' ...' if len(wrong) > 3 else ''}",
             where=f"role {role.name}",
             fix="A role has the architecture of the student; give a run with the same model fields.",
         )
-    for name, parameter in own.items():
-        fsdp.write_full(parameter, tensors[name])
+    for name, tensor in own.items():
+        fsdp.write_full(tensor, tensors[name])
 
 
 # ---- what a checkpoint holds ----

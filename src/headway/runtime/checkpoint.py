@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Container, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -226,8 +226,8 @@ class _Peers:
         self.all(check)
 
 
-def load_tensors(path: Path, prefix: str) -> dict[str, torch.Tensor]:
-    """The full tensors under `prefix` of the checkpoint in `path` (ema -> names of the network's parameters), on the host.
+def load_tensors(path: Path, prefix: str, *, but: Container[str] = ()) -> dict[str, torch.Tensor]:
+    """The full tensors under `prefix` of the checkpoint in `path` (ema -> names of the network's parameters), on the host; `but` some.
 
     Needs no process group, whatever number of ranks wrote it. Raises RunError if there are none.
     """
@@ -245,6 +245,7 @@ def load_tensors(path: Path, prefix: str) -> dict[str, torch.Tensor]:
     if not tensors:
         kept = ", ".join(sorted({name.partition(SEPARATOR)[0] for name in entries}))
         raise RunError(f"this checkpoint holds no '{prefix}', only {kept}", where=str(path))
+    tensors = {name: tensor for name, tensor in tensors.items() if name.removeprefix(under) not in but}
     _quiet()
     load(tensors, storage_reader=reader, no_dist=True)
     return {name.removeprefix(under): tensor for name, tensor in tensors.items()}

@@ -10,7 +10,7 @@ from torch import nn
 
 from headway.nn import registry
 from headway.runtime import manifest
-from headway.runtime.build import MASTER_DTYPES
+from headway.runtime.build import MASTER_DTYPES, fill_buffers
 from headway.runtime.checkpoint import load_tensors
 from headway.runtime.folder import Run
 from headway.spec.errors import RunError
@@ -27,7 +27,7 @@ class Loaded:
 
 
 def load_weights(run: Run, *, ema: bool = True) -> dict[str, Any]:
-    """Full tensors by parameter name, from the newest good checkpoint. Raises RunError if there is none."""
+    """Full tensors of parameters and kept buffers by name, from the newest good checkpoint. Raises RunError if there is none."""
     return _weights(run, ema)[0]
 
 
@@ -39,9 +39,14 @@ def load_network(run: Run, *, ema: bool = True, device: torch.device | str | Non
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     tensors, samples, kind, notes = _weights(run, ema)
     info = run.info
+
+    def make() -> nn.Module:
+        return registry.build(run.spec.model, channels=info["channels"], size=info["size"], num_classes=info["num_classes"])
+
     with torch.device("meta"):
-        net = registry.build(run.spec.model, channels=info["channels"], size=info["size"], num_classes=info["num_classes"])
+        net = make()
     net = net.to(MASTER_DTYPES[run.spec.precision.compute]).to_empty(device=device)
+    fill_buffers(net, make, run.spec.seed)
     net.load_state_dict({k: v.to(device) for k, v in tensors.items()}, strict=False)
     missing = [n for n, _ in net.named_parameters() if n not in tensors]
     if missing:
@@ -61,4 +66,6 @@ def _weights(run: Run, ema: bool) -> tuple[dict[str, Any], int, str, tuple[str, 
             fix="Let it train to its first checkpoint (--checkpoint.every), or end it with `headway stop`, which saves one.",
         )
     kind = "ema" if ema and run.spec.ema.half_life else "student"
-    return load_tensors(found.path, "ema" if kind == "ema" else "student.model"), found.samples, kind, tuple(notes)
+    tensors = load_tensors(found.path, "ema") if kind == "ema" else {}
+    tensors |= load_tensors(found.path, "student.model", but=tensors)  # beside an average: buffers, which have none
+    return tensors, found.samples, kind, tuple(notes)

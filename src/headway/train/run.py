@@ -151,7 +151,7 @@ def load_role(role: RoleSpec) -> Mapping[str, Any]:
 def describe(
     spec: RunSpec, path: Path, data: Dataset, device: torch.device, place: Place, tell: Callable[[str, str], None]
 ) -> dict[str, Any]:
-    """On rank 0: run.json and graph.json. The facts of the run are kept over resumes where they say what it is."""
+    """On rank 0: what there is to know of the run at its start, written to run.json and graph.json. Raises RunError for other data."""
     old = folder.open_run(str(path)).info if (path / "run.json").is_file() else {}
     if old.get("data_fingerprint", data.fingerprint) != data.fingerprint:
         raise RunError(
