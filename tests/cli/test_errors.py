@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from headway.cli import COMMANDS, main
+from headway.cli.main import COMMANDS, main
 
 CASES = {
     "trian digits": "Did you mean `headway train`",

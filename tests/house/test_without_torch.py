@@ -34,9 +34,8 @@ def run(environment: dict[str, str], *args: str) -> subprocess.CompletedProcess[
 
 
 def analysis_modules() -> list[str]:
-    files = [f for room in WITHOUT_TORCH for f in sorted((PACKAGE / room).rglob("*.py"))]
-    names = [".".join(f.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__") for f in files]
-    return names + ["headway.cli"] * (PACKAGE / "cli.py").is_file()
+    files = [f for room in (*WITHOUT_TORCH, "cli") for f in sorted((PACKAGE / room).rglob("*.py"))]
+    return [".".join(f.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__") for f in files]
 
 
 def test_the_absence_is_real(no_torch: dict[str, str]) -> None:
@@ -51,7 +50,6 @@ def test_every_module_of_the_analysis_wing_imports(no_torch: dict[str, str]) -> 
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.skipif(not (PACKAGE / "cli.py").is_file(), reason="headway.cli does not exist yet")
 @pytest.mark.parametrize("args", [["--help"], ["recipes"], ["check", "digits"]], ids=" ".join)
 def test_commands_of_the_analysis_wing_run(no_torch: dict[str, str], args: list[str]) -> None:
     done = run(no_torch, "-m", "headway", *args)
@@ -59,7 +57,6 @@ def test_commands_of_the_analysis_wing_run(no_torch: dict[str, str], args: list[
     assert done.stdout.strip()
 
 
-@pytest.mark.skipif(not (PACKAGE / "cli.py").is_file(), reason="headway.cli does not exist yet")
 def test_training_without_torch_names_the_extra(no_torch: dict[str, str], tmp_path: Path) -> None:
     done = run(no_torch, "-m", "headway", "train", "digits", "--run", str(tmp_path / "run"))
     assert done.returncode == 2, done.stdout + done.stderr

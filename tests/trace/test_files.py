@@ -11,7 +11,7 @@ import pytest
 from headway.spec.breakdown import Breakdown, group
 from headway.spec.errors import TraceError
 from headway.trace.explain import explain
-from headway.trace.read import read
+from headway.trace.read.kineto import read
 from headway.trace.table import DEVICE_WORK
 
 BIG = 1_500_000  # bytes; what is larger is left to the slow run

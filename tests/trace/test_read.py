@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from headway.spec.errors import TraceError
 from headway.trace.explain import explain
-from headway.trace.kineto import Inexact, nanoseconds
-from headway.trace.read import read
+from headway.trace.read.kineto import read
+from headway.trace.read.kineto_json import Inexact, nanoseconds
 from headway.trace.table import Kind
 from tests.trace.drawing import draw, span, write
 

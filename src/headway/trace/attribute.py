@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from headway.spec.breakdown import COMM_PARTS, COMPUTE_CLASSES, IDLE_CAUSES, StepBreakdown
 from headway.spec.event import PHASES
 from headway.trace.host import Host
-from headway.trace.ranks import Arrivals
+from headway.trace.ranks.wait import Arrivals
 from headway.trace.sweep import Ints, covered, paint, union
 from headway.trace.windows import Windows
 from headway.trace.work import COMM, D2H, H2D, NUM_CLASSES, Work

@@ -17,8 +17,8 @@ from headway.trace.attribute import attribute
 from headway.trace.events import Events, read_events
 from headway.trace.findings import findings
 from headway.trace.host import Host, hosts
-from headway.trace.ranks import Seat, arrivals, lateness
-from headway.trace.read import FIX, read
+from headway.trace.ranks.wait import Seat, arrivals, lateness
+from headway.trace.read.file import FIX, read
 from headway.trace.summary import summarise
 from headway.trace.table import Table
 from headway.trace.windows import windows
@@ -130,7 +130,7 @@ def _read(given: Input, on_file: Callable[[Path], None] | None) -> tuple[list[Ta
         if on_file is not None:
             on_file(path)
         try:
-            tables.append(doubts.refuse_impossible(read(path)))
+            tables += [doubts.refuse_impossible(t) for t in read(path).tables]
         except TraceError as error:
             if path in given.certain:
                 raise

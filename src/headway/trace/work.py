@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.trace import classify, marks
-from headway.trace.groups import Comm, describe
 from headway.trace.host import Host, training_track
+from headway.trace.ranks.groups import Comm, describe
 from headway.trace.sweep import Ints, depth, inside, union
 from headway.trace.table import DEVICE_WORK, Kind, Table
 

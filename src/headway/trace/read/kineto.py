@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import json
-import zlib
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
@@ -19,12 +18,11 @@ from numpy.typing import NDArray
 from headway.spec.breakdown import Health
 from headway.spec.errors import TraceError
 from headway.trace.classify import collective
-from headway.trace.kineto import Event, File, Inexact, Loss, decode, decode_exact, nanoseconds
 from headway.trace.marks import is_mark
+from headway.trace.read.kineto_json import Event, File, Inexact, Loss, decode, decode_exact, nanoseconds
+from headway.trace.read.source import FIX, load
 from headway.trace.sweep import Ints
 from headway.trace.table import Collective, Group, Kind, Table
-
-FIX = "Give a PyTorch profiler trace (.json or .json.gz), a folder of them, or a run folder."
 
 _KINDS = {
     **dict.fromkeys(("kernel", "concurrent_kernel"), Kind.KERNEL),
@@ -44,10 +42,9 @@ _SIZES = {"double": 8, "long": 8, "int": 4, "float": 4, "half": 2, "bfloat16": 2
 _SIZES |= {"float64": 8, "int64": 8, "int32": 4, "float32": 4, "float16": 2, "int16": 2, "int8": 1, "uint8": 1, "complexfloat": 8}
 
 
-def read(path: str | Path) -> Table:
+def read(path: Path) -> Table:
     """The trace in `path`. Raises TraceError if it is missing, is not a trace or holds no spans."""
-    path = Path(path)
-    data, whole = _load(path)
+    data, whole = load(path)
     on = gc.isenabled()
     gc.disable()  # a decode allocates many objects and frees none: a collection would only walk them
     try:
@@ -55,47 +52,6 @@ def read(path: str | Path) -> Table:
     finally:
         if on:
             gc.enable()
-
-
-def _load(path: Path) -> tuple[bytes, bool]:
-    """The text of a file, and whether all of it could be unpacked."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise TraceError("no such trace", where=str(path), fix=FIX) from None
-    except OSError as error:
-        raise TraceError(f"cannot be read ({error.strerror})", where=str(path), fix=FIX) from None
-    if not data:
-        raise TraceError("the file is empty", where=str(path), fix="Profile again, and let the export finish.")
-    return _unzip(data) if data[:2] == b"\x1f\x8b" else (data, True)
-
-
-def _unzip(data: bytes) -> tuple[bytes, bool]:
-    """All members of a gzip file, up to where it breaks."""
-    parts = []
-    while data[:2] == b"\x1f\x8b":
-        unpacker = zlib.decompressobj(31)
-        try:
-            parts.append(unpacker.decompress(data))
-        except zlib.error:
-            parts.append(_unzip_slowly(data))
-            return b"".join(parts), False
-        if not unpacker.eof:
-            return b"".join(parts), False
-        data = unpacker.unused_data
-    return b"".join(parts), True
-
-
-def _unzip_slowly(data: bytes, step: int = 1 << 12) -> bytes:
-    """What comes out before the error: fed in small pieces, since a failed call gives nothing."""
-    unpacker = zlib.decompressobj(31)
-    parts = []
-    try:
-        for at in range(0, len(data), step):
-            parts.append(unpacker.decompress(data[at : at + step]))
-    except zlib.error:
-        pass
-    return b"".join(parts)
 
 
 def _table(path: Path, data: bytes, whole: bool) -> Table:

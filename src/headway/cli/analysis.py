@@ -1,0 +1,63 @@
+"""Commands that say where time went. None needs torch."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.cli.options import JSON, Commands, console, print_json
+
+
+def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
+    """Say where the time of every step went, for a run folder or Kineto traces of any framework."""
+    from headway.runtime import folder
+    from headway.spec.breakdown import to_json
+    from headway.trace.explain import explain as measure
+
+    paths = [p if Path(p).exists() else str(folder.place(p)) for p in args.paths]
+    result = measure(paths)
+    if args.html:
+        _page(Path(args.html), result, paths)
+    if args.json:
+        return print_json(to_json(result))
+    from headway.report.terminal import print_breakdown
+
+    print_breakdown(result, console())
+    if args.html:
+        print(f"\npage: {args.html}")
+    return 0
+
+
+# ---- parts ----
+
+
+def _page(out: Path, result: Any, paths: Sequence[str]) -> None:
+    """The HTML page; of a run folder with its log, settings and samples."""
+    from headway.report.page import write_page
+    from headway.runtime import folder
+
+    path = next((Path(p) for p in paths if (Path(p) / "run.json").is_file()), None)
+    samples = path / "samples.png" if path else None
+    write_page(
+        out,
+        breakdown=result,
+        run=folder.read_json(path / "run.json") if path else None,
+        logs=[e for e in folder.read_events(path) if e.get("kind") == "log"] if path else [],
+        samples_png=samples.read_bytes() if samples and samples.is_file() else None,
+        title=path.name if path else ", ".join(Path(p).name for p in paths),
+    )
+
+
+COMMANDS: Commands = {
+    "explain": (
+        explain,
+        "headway explain runs/digits --html report.html        (1 s)",
+        [
+            ("paths", {"metavar": "PATH", "nargs": "+", "help": "run, Kineto trace (.json, .json.gz), or a folder of traces"}),
+            ("--html", {"metavar": "FILE", "help": "write one self-contained page"}),
+            JSON,
+        ],
+    ),
+}

@@ -1,0 +1,48 @@
+"""What is in a file, whatever its format: the first reader whose test its first bytes pass reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from headway.trace.read.source import FIX, head
+from headway.trace.table import Table
+
+__all__ = ["FIX", "READERS", "Reader", "Reading", "read"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What one file holds; most hold one thing."""
+
+    source: str
+    tables: tuple[Table, ...] = ()  # timelines, one a process
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One format: its name, whether a file is of it (path, first bytes), and the function that reads it, as "module:function"."""
+
+    name: str
+    suits: Callable[[Path, bytes], bool]
+    function: str
+
+    def read(self, path: Path) -> Reading:
+        """The content of `path`. Raises TraceError."""
+        module, _, name = self.function.partition(":")
+        result = getattr(import_module(f"headway.trace.read.{module}"), name)(path)
+        return result if isinstance(result, Reading) else Reading(source=str(path), tables=(result,))
+
+
+READERS = (
+    Reader("Kineto", lambda path, first: True, "kineto:read"),
+)  # in order; the last takes what no other knows and says what is wrong
+
+
+def read(path: str | Path) -> Reading:
+    """The content of `path`. Raises TraceError if it is missing, is of no known format or holds nothing."""
+    path = Path(path)
+    first = head(path)
+    return next(r for r in READERS if r.suits(path, first)).read(path)

@@ -1,0 +1,72 @@
+"""The bytes of a file: whole or as far as they can be unpacked."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import BinaryIO
+
+from headway.spec.errors import TraceError
+
+FIX = "Give a PyTorch profiler trace (.json or .json.gz), a folder of them, or a run folder."
+GZIP = b"\x1f\x8b"
+
+
+def head(path: Path, size: int = 64) -> bytes:
+    """The first bytes of a file, unpacked if it is gzip. Raises TraceError if it is missing, cannot be read or is empty."""
+    with _opened(path) as file:
+        data = file.read(1 << 16)
+    if not data:
+        raise TraceError("the file is empty", where=str(path), fix="Profile again, and let the export finish.")
+    if data[:2] != GZIP:
+        return data[:size]
+    try:
+        return zlib.decompressobj(31).decompress(data, size)
+    except zlib.error:
+        return b""
+
+
+def load(path: Path) -> tuple[bytes, bool]:
+    """The content of a file, unpacked if it is gzip, and whether all of it could be unpacked. Raises TraceError."""
+    with _opened(path) as file:
+        data = file.read()
+    if not data:
+        raise TraceError("the file is empty", where=str(path), fix="Profile again, and let the export finish.")
+    return _unzip(data) if data[:2] == GZIP else (data, True)
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise TraceError("no such trace", where=str(path), fix=FIX) from None
+    except OSError as error:
+        raise TraceError(f"cannot be read ({error.strerror})", where=str(path), fix=FIX) from None
+
+
+def _unzip(data: bytes) -> tuple[bytes, bool]:
+    """All members of a gzip file, up to where it breaks."""
+    parts = []
+    while data[:2] == GZIP:
+        unpacker = zlib.decompressobj(31)
+        try:
+            parts.append(unpacker.decompress(data))
+        except zlib.error:
+            parts.append(_unzip_slowly(data))
+            return b"".join(parts), False
+        if not unpacker.eof:
+            return b"".join(parts), False
+        data = unpacker.unused_data
+    return b"".join(parts), True
+
+
+def _unzip_slowly(data: bytes, step: int = 1 << 12) -> bytes:
+    """What comes out before the error: fed in small pieces, since a failed call gives nothing."""
+    unpacker = zlib.decompressobj(31)
+    parts = []
+    try:
+        for at in range(0, len(data), step):
+            parts.append(unpacker.decompress(data[at : at + step]))
+    except zlib.error:
+        pass
+    return b"".join(parts)
