@@ -7,16 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from headway.runtime import folder
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def usages() -> list[list[str]]:
-    """Every command under `Usage:` in an example's docstring."""
-    lines = [line.strip() for path in sorted(EXAMPLES.glob("[0-9]*.py")) for line in path.read_text().splitlines()]
+def usages(example: str) -> list[list[str]]:
+    """Every command under `Usage:` in an example's docstring, in order."""
+    lines = [line.strip() for line in (EXAMPLES / example).read_text().splitlines()]
     return [line.split()[1:] for line in lines if line.startswith("headway ")]
 
 
@@ -32,15 +30,17 @@ def headway(words: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("words", usages(), ids=" ".join)
-def test_the_usage_lines_work(words: list[str], tmp_path: Path) -> None:
-    done = headway(words, tmp_path)
-    wrong = "33" in words  # the line that shows a refusal
-    assert done.returncode == (2 if wrong else 0), done.stderr
-    if wrong:
-        assert "does not divide" in done.stdout
-    else:
-        logs = [e for e in folder.read_events(tmp_path / "runs" / "own") if e["kind"] == "log"]
-        assert logs[-1]["loss"] < logs[0]["loss"]
-        assert {"pull", "critic"} <= set(logs[-1]), "an objective's own figures are logged"
-        assert logs[-1]["critic"] < logs[0]["critic"]
+def test_everything_of_ones_own(tmp_path: Path) -> None:
+    train, judge, check = usages("01_own_everything.py")
+    done = headway(train, tmp_path)
+    assert done.returncode == 0, done.stderr
+    logs = [e for e in folder.read_events(tmp_path / "runs" / "own") if e["kind"] == "log"]
+    assert logs[-1]["loss"] < logs[0]["loss"]
+    assert {"pull", "critic"} <= set(logs[-1]), "an objective's own figures are logged"
+    assert logs[-1]["critic"] < logs[0]["critic"]
+    done = headway(judge, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "reward smoothness" in done.stdout
+    done = headway(check, tmp_path)  # the line that shows a refusal
+    assert done.returncode == 2
+    assert "does not divide" in done.stdout

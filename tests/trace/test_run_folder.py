@@ -35,7 +35,7 @@ def make(tmp_path: Path, *, torn: bool = False) -> Path:
     """Two ranks, steps 0 to 4 in the events, steps 2 and 3 profiled."""
     run = tmp_path / "digits"
     spec = RunSpec(global_batch=8, mesh=MeshSpec(dp_shard=2), checkpoint=CheckpointSpec(blocking=True))
-    info: dict[str, Any] = {"flops_per_sample": 1000.0, "world": 2, "peak_flops": 1e9, "device": "cpu"}
+    info: dict[str, Any] = {"flops_per_sample": 1000.0, "hardware_flops_per_sample": 1250.0, "world": 2, "peak_flops": 1e9, "device": "cpu"}
     run.mkdir()
     (run / "run.json").write_text(json.dumps({"schema": "headway.run/1", "spec": encode(spec), "info": info}))
     for rank in (0, 1):
@@ -61,6 +61,7 @@ def test_run(tmp_path: Path) -> None:
     # 1000 FLOPs x 8 samples / 2 ranks in 20 us at 1e9 FLOP/s
     assert steps[2].flops == 4000
     assert steps[2].mfu == pytest.approx(4000 / (20e-6 * 1e9))
+    assert steps[2].hfu == pytest.approx(5000 / (20e-6 * 1e9))
     for s in steps.values():
         s.check()
 

@@ -82,7 +82,7 @@ def live(
     )  # fmt: skip
     signals = Signals()
     guard = Guard()
-    observe = Observe(spec, place, progress=None, trackers=[], signals=signals, guard=guard, flops=1e6, peak=1e12)
+    observe = Observe(spec, place, progress=None, trackers=[], signals=signals, guard=guard, flops=1e6, hardware_flops=2e6, peak=1e12)
     return run, Hooks(guard, observe), signals, said
 
 

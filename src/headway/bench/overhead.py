@@ -51,7 +51,7 @@ def ours(spec: RunSpec, path: Path, block: int) -> tuple[Callable[[], None], Run
     loader = Loader(data, spec.data, seed=spec.seed, global_batch=spec.global_batch)
     run = Running(state=state, batches=iter(loader), emit=emit, path=path, place=Place(), tell=lambda kind, text: None)
     guard = Guard()
-    observe = Observe(spec, Place(), progress=None, trackers=[], signals=Signals(), guard=guard, flops=1e6, peak=1e12)
+    observe = Observe(spec, Place(), progress=None, trackers=[], signals=Signals(), guard=guard, flops=1e6, hardware_flops=1e6, peak=1e12)
 
     def steps() -> None:
         for _ in range(block):

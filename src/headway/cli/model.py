@@ -33,7 +33,7 @@ def evaluate(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from headway.runtime import folder
 
     run = folder.open_run(args.run)
-    result = judge(run, num=args.num, seed=args.seed, steps=args.steps, guidance=args.guidance)
+    result = judge(run, num=args.num, seed=args.seed, steps=args.steps, guidance=args.guidance, rewards=args.reward)
     folder.write_json(run.path / "evaluate.json", result)
     if args.json:
         return print_json(result)
@@ -68,6 +68,7 @@ COMMANDS: Commands = {
             ("--seed", {"type": whole, "default": 0, "metavar": "N", "help": "seed (0)"}),
             ("--steps", {"type": count, "default": 30, "metavar": "N", "help": "solver steps (30)"}),
             ("--guidance", {"type": number, "default": 2.0, "metavar": "W", "help": "classifier-free guidance (2)"}),
+            ("--reward", {"action": "append", "default": [], "metavar": "FN", "help": "your own reward, path.py:fn (repeatable)"}),
             JSON,
         ],
     ),

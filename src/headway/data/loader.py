@@ -70,7 +70,7 @@ class Loader:
         self.global_batch, self.accumulate, self.start_samples = global_batch, accumulate, start_samples
         self.local_batch = global_batch // data_parallel
         self.first = data_rank * self.local_batch  # of the global batch
-        self._fields = _fields(dataset)
+        self._fields = fields(dataset)
         self._pool = ThreadPoolExecutor(spec.workers, "headway-data") if spec.workers else None
         self._closed = False
 
@@ -179,7 +179,7 @@ class Loader:
         return load(self.dataset, index)
 
 
-def _fields(dataset: Dataset) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+def fields(dataset: Dataset) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
     """Shape and type of each key of a micro-batch without its first dim, learnt from the first sample."""
     fields: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
         "image": ((dataset.channels, dataset.size, dataset.size), torch.float32),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from headway.data.registry import open_data
 from headway.evaluate.agreement import class_agreement
 from headway.evaluate.diversity import diversity
 from headway.evaluate.losses import loss_by_timestep
+from headway.evaluate.reward import find, score
 from headway.runtime.folder import Run
 from headway.runtime.load import load_network
 from headway.runtime.sample import sample
@@ -19,8 +21,13 @@ from headway.spec.errors import RunError
 SCHEMA = "headway.evaluation/1"
 
 
-def judge(run: Run, *, num: int, seed: int, steps: int, guidance: float) -> dict[str, Any]:
-    """Figures and a text for people, as plain data. `num` samples, spread evenly over the classes. Raises HeadwayError."""
+def judge(run: Run, *, num: int, seed: int, steps: int, guidance: float, rewards: Sequence[str] = ()) -> dict[str, Any]:
+    """Figures and a text for people, as plain data. `num` samples, evenly over the classes; `rewards` are the user's own.
+
+    Raises HeadwayError.
+    """
+    for name in rewards:
+        find(name)  # before minutes of sampling
     if run.spec.model.condition == "text":
         raise RunError(
             "a text-conditioned run has no classes to agree with",
@@ -52,4 +59,10 @@ def judge(run: Run, *, num: int, seed: int, steps: int, guidance: float) -> dict
     lines += [f"loss, t {b.low:.2f}-{b.high:.2f}   {b.loss.estimate:.4f} +- {(b.loss.high - b.loss.low) / 2:.4f}" for b in bins]
     result["near_copies"], result["median_variance_ratio"] = encode(spread.near_copies), spread.median_variance_ratio
     result["loss_by_timestep"] = encode(bins)
+    for found in (score(name, images, condition, dataset=data, seed=seed) for name in rewards):
+        half, of_real = (found.samples.high - found.samples.low) / 2, found.real
+        label = found.name.rpartition(":")[2]
+        real_half = (of_real.high - of_real.low) / 2
+        lines.append(f"reward {label}   {found.samples.estimate:.4g} +- {half:.2g}; real images {of_real.estimate:.4g} +- {real_half:.2g}")
+        result.setdefault("rewards", []).append(encode(found))
     return result | {"text": "\n".join(lines)}

@@ -55,7 +55,9 @@ class Curve:
     note: str
 
 
-_NOT_CURVES: Final = frozenset(("kind", "time_ns", "step", "samples", "loss_by_t", "flops_s"))  # flops_s has the shape of samples_s
+_NOT_CURVES: Final = frozenset(
+    ("kind", "time_ns", "step", "samples", "loss_by_t", "flops_s", "hfu")
+)  # these have the shape of samples_s and mfu
 MAX_EXTRA: Final = 12  # figures of the user's own objective
 _SCALARS: Final = (  # key of a log event, title, unit
     ("loss", "Loss", "number"),

@@ -147,6 +147,7 @@ def _tiles(b: Breakdown, lines: Sequence[Curve]) -> Html | None:
         ("median step", fmt.duration(h.median_ns), h.median_ns),
         ("p95 step", fmt.duration(h.p95_ns), h.p95_ns),
         ("MFU", fmt.percent(mfu), mfu),
+        ("HFU, with recomputation", fmt.percent(h.hfu) if h.hfu is not None else "", h.hfu),
         ("samples/s", fmt.integer(rate) if rate is not None and rate >= 100 else fmt.number(rate), rate),
         ("largest finding", fmt.duration(best.recoverable_ns) if best else "", best),
         ("loss, last", fmt.number(last.get("loss")), last.get("loss")),

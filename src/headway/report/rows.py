@@ -62,6 +62,7 @@ class Headline:
     median_ns: float | None
     p95_ns: float | None
     mfu: float | None
+    hfu: float | None  # with recomputation; None where it is the MFU
     samples_s: float | None
     warmup: tuple[int, ...]  # steps that took far longer at the start; they count like any other
 
@@ -71,13 +72,16 @@ def headline(breakdown: Breakdown) -> Headline:
     steps = [s for r in breakdown.ranks for s in r.steps]
     walls = [s.wall_ns for s in steps]
     mfus = [s.mfu for s in steps if s.mfu is not None]
+    mfu = _scalar(breakdown.summary.get("mfu")) or (statistics.median(mfus) if mfus else None)
+    hfu = _scalar(breakdown.summary.get("hfu"))
     return Headline(
         num_ranks=len(breakdown.ranks),
         num_steps=len({s.step for s in steps}),
         num_profiled=len({s.step for s in steps if s.buckets}),
         median_ns=statistics.median(walls) if walls else None,
         p95_ns=quantile(walls, 0.95) if walls else None,
-        mfu=_scalar(breakdown.summary.get("mfu")) or (statistics.median(mfus) if mfus else None),
+        mfu=mfu,
+        hfu=hfu if hfu is not None and mfu is not None and hfu > 1.001 * mfu else None,
         samples_s=_scalar(breakdown.summary.get("samples_s")),
         warmup=tuple(breakdown.summary.get("warmup_steps") or ()),
     )

@@ -70,7 +70,8 @@ def _summary(sheet: Sheet, b: Breakdown) -> None:
         f"{h.num_ranks} rank{'s' * (h.num_ranks != 1)} x {steps}{profiled}",
         f"step {fmt.duration(h.median_ns)} median, {fmt.duration(h.p95_ns)} p95",
     ]
-    facts += [f"MFU {fmt.percent(h.mfu)}"] * (h.mfu is not None) + [fmt.rate(h.samples_s, "samples")] * (h.samples_s is not None)
+    facts += [f"MFU {fmt.percent(h.mfu)}"] * (h.mfu is not None) + [f"HFU {fmt.percent(h.hfu)} with recomputation"] * (h.hfu is not None)
+    facts += [fmt.rate(h.samples_s, "samples")] * (h.samples_s is not None)
     for row in wrap("   ".join(facts).replace(" ", "\0").replace("\0\0\0", "   "), sheet.width):
         sheet.line(row.replace("\0", " "), "bold")
     if h.warmup:

@@ -47,7 +47,8 @@ class StepBreakdown:
     num_kernels: int = 0
     unlinked: int = 0  # device work whose launch is unknown, counted in the window in which it starts
     flops: int | None = None
-    mfu: float | None = None
+    mfu: float | None = None  # model FLOP/s over the peak
+    hfu: float | None = None  # the same with the forwards that activation checkpointing repeats
 
     def check(self) -> None:
         """Raises ValueError unless every partition sums to wall_ns, without negative parts."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -284,6 +284,26 @@ def _precision(spec: RunSpec) -> list[str]:
     return []
 
 
+# A field that acts only together with another: (field, whether it acts, what makes it act).
+_ACTS: tuple[tuple[str, Callable[[RunSpec], bool], str], ...] = (
+    ("optim.final_lr", lambda s: s.optim.decay != "constant", "--optim.decay cosine or linear"),
+    ("optim.decay_samples", lambda s: s.optim.decay != "constant", "--optim.decay cosine or linear"),
+    ("objective.logit_mean", lambda s: s.objective.schedule == "logit_normal", "--objective.schedule logit_normal"),
+    ("objective.logit_std", lambda s: s.objective.schedule == "logit_normal", "--objective.schedule logit_normal"),
+    ("objective.condition_dropout", lambda s: s.model.condition != "none" or ":" in s.model.name, "--model.condition class or text"),
+    ("model.text_dim", lambda s: s.model.condition == "text" or ":" in s.model.name, "--model.condition text"),
+)
+
+
+def _unused(spec: RunSpec) -> list[str]:
+    leaves, plain = walk(spec), walk(RunSpec())
+    return [
+        f"--{_flag(name)} {leaves[name][0]} would change nothing: it needs {need}; or set it back to {plain[name][0]}"
+        for name, acts, need in _ACTS
+        if leaves[name][0] != plain[name][0] and not acts(spec)
+    ]
+
+
 def _observe(spec: RunSpec) -> list[str]:
     out = []
     o = spec.observe
@@ -332,7 +352,7 @@ def _stages(spec: RunSpec) -> list[str]:
     return out
 
 
-_RULES = (_positive, _ranges, _batch, _mesh, _model, _names, _data, _precision, _observe)  # of one moment of the run
+_RULES = (_positive, _ranges, _batch, _mesh, _model, _names, _data, _precision, _unused, _observe)  # of one moment of the run
 
 
 def _flag(name: str) -> str:

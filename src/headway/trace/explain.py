@@ -185,8 +185,9 @@ def _merge(measured: Iterable[RankBreakdown], given: Input) -> list[RankBreakdow
 
 
 def _with_flops(rows: list[RankBreakdown], given: Input) -> list[RankBreakdown]:
-    """FLOPs of a step on one device, flops_per_sample x global_batch / world, and their share of its peak."""
+    """FLOPs of a step on one device, flops_per_sample x global_batch / world, and their share of its peak (MFU; HFU with recomputation)."""
     per_sample, world, peak = (given.info.get(k) for k in ("flops_per_sample", "world", "peak_flops"))
+    hardware = given.info.get("hardware_flops_per_sample")
     batch = (given.spec or {}).get("global_batch")
     if not all(isinstance(v, (int, float)) and v > 0 for v in (per_sample, world, batch)):
         return rows
@@ -194,7 +195,9 @@ def _with_flops(rows: list[RankBreakdown], given: Input) -> list[RankBreakdown]:
 
     def counted(step: StepBreakdown) -> StepBreakdown:
         known = isinstance(peak, (int, float)) and peak > 0 and step.wall_ns > 0
-        return replace(step, flops=round(flops), mfu=flops / (step.wall_ns / 1e9 * peak) if known else None)  # type: ignore[operator]
+        mfu = flops / (step.wall_ns / 1e9 * peak) if known else None  # type: ignore[operator]
+        hfu = mfu * hardware / per_sample if mfu is not None and isinstance(hardware, (int, float)) else None
+        return replace(step, flops=round(flops), mfu=mfu, hfu=hfu)
 
     return [replace(r, steps=tuple(map(counted, r.steps))) for r in rows]
 

@@ -39,6 +39,7 @@ def summarise(ranks: Sequence[RankBreakdown], world: int | None) -> dict[str, An
         "hidden_comm_by_axis_ns": add([s.hidden_comm_by_axis_ns for s in profiled]),
         "flops": _median([float(s.flops) for s in steps if s.flops is not None]),
         "mfu": _median(mfus),
+        "hfu": _median([s.hfu for s in steps if s.hfu is not None]),
     }
 
 

@@ -36,11 +36,13 @@ class Observe(Hook):
         signals: Signals,
         guard: Guard,
         flops: float,
+        hardware_flops: float,
         peak: float,
     ) -> None:
         self.every, self.bins = spec.observe.log_every, spec.observe.timestep_bins
         self._progress, self._trackers, self._signals, self._guard = progress, trackers, signals, guard
-        self._flops, self._peak, self._world = flops, peak, place.world  # FLOPs of a sample; peak FLOP/s of a device
+        self._peak, self._world = peak, place.world  # peak FLOP/s of a device
+        self._flops, self._hardware_flops = flops, hardware_flops  # of a sample
         self._kept: list[StepOut] = []
         self._since = (time.perf_counter_ns(), -1)
 
@@ -98,6 +100,7 @@ class Observe(Hook):
         }
         if self._flops and self._peak:
             run.scalars |= {"flops_s": flops_s, "mfu": flops_s / self._peak}
+            run.scalars["hfu"] = run.scalars["mfu"] * self._hardware_flops / self._flops
         run.emit.event("log", step=state.step, samples=state.samples, **run.scalars, loss_by_t=by_t)
         run.emit.flush()
         if not run.first:

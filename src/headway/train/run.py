@@ -17,7 +17,7 @@ from headway.data.loader import Loader
 from headway.data.registry import open_data
 from headway.parallel.mesh import build_mesh
 from headway.report.progress import Progress
-from headway.runtime import build, folder, graph, launch, manifest, peak, ranges
+from headway.runtime import build, flops, folder, graph, launch, manifest, peak, ranges
 from headway.runtime.checkpoint import Checkpoints
 from headway.runtime.folder import Run
 from headway.runtime.launch import Place
@@ -90,6 +90,7 @@ def _train(spec: RunSpec, path: Path, place: Place, *, fresh: bool) -> int:
             signals=signals,
             guard=guard,
             flops=info["flops_per_sample"] or 0.0,
+            hardware_flops=info["hardware_flops_per_sample"] or 0.0,
             peak=info["peak_flops"],
         )
         for net in state.roles.values():
@@ -161,6 +162,7 @@ def describe(
         )
     flops_peak, peak_source = peak.peak_flops(spec.observe.peak, device, spec.precision.compute)
     ops = record_graph(spec, data, tell)
+    work = count_flops(spec, data, ops, tell)
     with torch.device("meta"):
         num_parameters = sum(p.numel() for p in build.bare_network(spec, data).parameters())
     info = {
@@ -172,7 +174,8 @@ def describe(
         "data_name": data.name,
         "data_fingerprint": data.fingerprint,
         "num_parameters": num_parameters,
-        "flops_per_sample": ops.flops_per_sample if ops else None,
+        "flops_per_sample": work.model if work else None,
+        "hardware_flops_per_sample": work.hardware if work else None,
         "peak_flops": flops_peak,
         "peak_source": peak_source,
         "device": torch.cuda.get_device_name(device)
@@ -201,8 +204,18 @@ def record_graph(spec: RunSpec, data: Dataset, tell: Callable[[str, str], None])
     try:
         return graph.record(net, batch=spec.micro_batch, channels=data.channels, size=data.size, num_classes=data.num_classes)
     except graph.NeedsValues as error:
-        tell("warning", f"no FLOPs and no MFU: {str(error).splitlines()[0]}")
+        tell("warning", f"no graph.json of the network: {str(error).splitlines()[0]}")
         return None
+
+
+def count_flops(spec: RunSpec, data: Dataset, ops: OpGraph | None, tell: Callable[[str, str], None]) -> flops.Flops | None:
+    """FLOPs of a sample under the whole objective; of the student alone if the objective cannot run on the meta device."""
+    try:
+        return flops.flops_per_sample(spec, data)
+    except graph.NeedsValues as error:
+        why = str(error).splitlines()[0]
+        tell("warning", f"MFU counts the student alone: {why}" if ops else f"no FLOPs and no MFU: {why}")
+        return flops.Flops(model=ops.flops_per_sample, hardware=ops.flops_per_sample) if ops else None
 
 
 def teller(emit: Emitter, progress: Progress | None) -> Callable[..., None]:
