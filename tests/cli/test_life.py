@@ -61,6 +61,7 @@ def test_a_signal_saves_and_ends_and_the_run_goes_on(tmp_path: Path, shards: int
     _, said = process.communicate(timeout=30)
     assert process.returncode == code
     name = signal.Signals(number).name
+    assert len([line for line in said.splitlines() if "saved" in line]) == 1, "one line"
     assert f"stopped by {name}" in said and "checkpoint saved; the same command goes on" in said and "Traceback" not in said
     assert gone(run)
     seen = folder.status(run)["samples"]

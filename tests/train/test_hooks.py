@@ -121,13 +121,37 @@ class Told:
 def test_trackers_hear_every_log_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(trackers._KINDS, "mlflow", Told)
     spec = runs.small(observe=ObserveSpec(log_every=4, progress="none", trackers=("mlflow",)))
-    (told,) = trackers.open_trackers(tmp_path, spec)
     run, hooks, _, _ = runs.live(spec, tmp_path)
-    hooks.observe._trackers = [told]
+    (tracker,) = hooks.observe._trackers = trackers.open_trackers(tmp_path, spec, run.tell)
     loop(run, hooks)
+    told = tracker._tracker
     assert isinstance(told, Told)
     assert [step for step, _ in told.rows] == [4, 8]
     assert {"loss", "grad_norm", "lr", "samples_s", "mfu", "memory_bytes", "loss_t1"} <= set(told.rows[0][1])
+
+
+class Deaf(Told):
+    """A tracker whose server is gone from the second line on."""
+
+    def log(self, scalars: dict[str, float], step: int) -> None:
+        super().log(scalars, step)
+        if step > 2:
+            raise ConnectionError("no route")
+
+    def close(self) -> None:
+        raise AssertionError("it hears no more")
+
+
+def test_a_tracker_that_fails_is_told_once_and_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(trackers._KINDS, "wandb", Deaf)
+    spec = runs.small(observe=ObserveSpec(log_every=2, progress="none", trackers=("wandb",)))
+    run, hooks, _, said = runs.live(spec, tmp_path)
+    (tracker,) = hooks.observe._trackers = trackers.open_trackers(tmp_path, spec, run.tell)
+    loop(run, hooks)
+    tracker.close()
+    assert run.done
+    assert [text for kind, text in said if kind == "warning"] == ["tracker wandb failed and hears no more: ConnectionError: no route"]
+    assert [step for step, _ in tracker._tracker.rows] == [2, 4]
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])
@@ -135,7 +159,7 @@ def test_a_tracker_that_is_not_installed_names_its_package(tmp_path: Path, monke
     for module in ("torch.utils.tensorboard", "wandb", "mlflow"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(RunError, match=f"pip install {name}"):
-        trackers.open_trackers(tmp_path, runs.small(observe=ObserveSpec(trackers=(name,))))
+        trackers.open_trackers(tmp_path, runs.small(observe=ObserveSpec(trackers=(name,))), lambda kind, text: None)
 
 
 def test_wandb_is_offline_unless_told_otherwise_and_goes_on_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def _train(spec: RunSpec, path: Path, place: Place, *, fresh: bool) -> int:
         )
         stack.callback(emit.flush)
         progress = Progress(spec.last_sample, spec.observe.progress) if place.rank == 0 else None
-        tell = teller(emit, progress)
+        tell = teller(emit, progress, signals)
         mesh = build_mesh(spec.mesh, device.type)
         checkpoints = Checkpoints(path / "checkpoints", spec.checkpoint, rank=place.rank, world=place.world, notify=tell)
         stack.callback(checkpoints.wait)
@@ -78,7 +78,9 @@ def _train(spec: RunSpec, path: Path, place: Place, *, fresh: bool) -> int:
         )  # fmt: skip
         stack.callback(loader.close)
         trackers: list[Tracker] = []
-        launch.on_first(place, lambda: trackers.extend(open_trackers(path, spec)))  # one that is missing ends all ranks, not rank 0 alone
+        launch.on_first(
+            place, lambda: trackers.extend(open_trackers(path, spec, tell))
+        )  # one that is missing ends all ranks, not rank 0 alone
         for tracker in trackers:
             stack.callback(tracker.close)
         guard = Guard()
@@ -161,7 +163,7 @@ def describe(
             fix="Bring the old files back, or start another run with --run NAME.",
         )
     flops_peak, peak_source = peak.peak_flops(spec.observe.peak, device, spec.precision.compute)
-    ops = record_graph(spec, data, tell)
+    ops = record_graph(spec, data)
     work = count_flops(spec, data, ops, tell)
     with torch.device("meta"):
         num_parameters = sum(p.numel() for p in build.bare_network(spec, data).parameters())
@@ -197,14 +199,13 @@ def describe(
     return info
 
 
-def record_graph(spec: RunSpec, data: Dataset, tell: Callable[[str, str], None]) -> OpGraph | None:
-    """The operations of a micro-batch; None (and a warning) for a network that cannot run on the meta device."""
+def record_graph(spec: RunSpec, data: Dataset) -> OpGraph | None:
+    """The operations of a micro-batch; None for a network that cannot run on the meta device (`count_flops` says why)."""
     with torch.device("meta"):
         net = build.bare_network(spec, data)
     try:
         return graph.record(net, batch=spec.micro_batch, channels=data.channels, size=data.size, num_classes=data.num_classes)
-    except graph.NeedsValues as error:
-        tell("warning", f"no graph.json of the network: {str(error).splitlines()[0]}")
+    except graph.NeedsValues:
         return None
 
 
@@ -218,13 +219,13 @@ def count_flops(spec: RunSpec, data: Dataset, ops: OpGraph | None, tell: Callabl
         return flops.Flops(model=ops.flops_per_sample, hardware=ops.flops_per_sample) if ops else None
 
 
-def teller(emit: Emitter, progress: Progress | None) -> Callable[..., None]:
-    """`tell(kind, text, **fields)`: a line for people (on rank 0) and an event."""
+def teller(emit: Emitter, progress: Progress | None, signals: Signals) -> Callable[..., None]:
+    """`tell(kind, text, **fields)`: a line for people (on rank 0) and an event. After Ctrl-C the last line speaks of the checkpoint."""
 
     def tell(kind: str, text: str, **fields: Any) -> None:
         emit.event(kind, text=text, **fields)
         emit.flush()
-        if progress is not None:
+        if progress is not None and not (kind == "checkpoint" and signals.number):
             progress.note(text if kind not in ("warning", "error") else f"{kind}: {text}")
 
     return tell

@@ -99,9 +99,34 @@ class MLflow:
 _KINDS: dict[str, Callable[[Path, RunSpec], Tracker]] = {"tensorboard": TensorBoard, "wandb": Wandb, "mlflow": MLflow}
 
 
-def open_trackers(path: Path, spec: RunSpec) -> list[Tracker]:
+class Sheltered:
+    """A tracker whose errors do not end the run: the first is told, and then it hears no more."""
+
+    def __init__(self, name: str, tracker: Tracker, tell: Callable[[str, str], None]) -> None:
+        self._name, self._tracker, self._tell = name, tracker, tell
+        self._failed = False
+
+    def log(self, scalars: Mapping[str, float], step: int) -> None:
+        """Take the scalars of a step."""
+        self._try(lambda: self._tracker.log(scalars, step))
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._try(self._tracker.close)
+
+    def _try(self, action: Callable[[], None]) -> None:
+        if self._failed:
+            return
+        try:
+            action()
+        except Exception as error:  # whatever a package of others raises, the training is worth more than its curve
+            self._failed = True
+            self._tell("warning", f"tracker {self._name} failed and hears no more: {type(error).__name__}: {error}")
+
+
+def open_trackers(path: Path, spec: RunSpec, tell: Callable[[str, str], None]) -> list[Tracker]:
     """The trackers of `observe.trackers`. Raises RunError if one is not installed."""
-    return [_KINDS[name](path, spec) for name in spec.observe.trackers]
+    return [Sheltered(name, _KINDS[name](path, spec), tell) for name in spec.observe.trackers]
 
 
 def _known(path: Path, name: str) -> str:
