@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from headway.spec.cliff import Cliff
 from headway.spec.finding import Finding
 
 SCHEMA: Final = "headway.breakdown/1"
@@ -87,6 +88,7 @@ class Breakdown:
     health: tuple[Health, ...] = ()
     summary: Mapping[str, Any] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    cliffs: tuple[Cliff, ...] = ()  # where the steps of a run became slower, from its events
 
 
 def to_json(breakdown: Breakdown) -> dict[str, Any]:

@@ -4,8 +4,11 @@ A file per rank: `events.jsonl` of rank 0, `events.rankN.jsonl` of the others. A
 (wall clock, integer nanoseconds). Kinds:
 
 - run: a process started: schema, rank, world, samples (it goes on from), versions, text.
-- step: one optimizer step: step, samples (seen after it), start_ns, wall_ns, phases {phase: ns}; phases sum to wall_ns.
-- log: scalars of a log period: step, samples, loss, grad_norm, lr, samples_s, flops_s, mfu, hfu, loss_by_t, memory_bytes ...
+- step: one optimizer step: step, samples (seen after it), start_ns, wall_ns, phases {phase: ns}; phases sum to wall_ns. Where there is
+  something to say: gc_ns (in Python's collector), compiles, retries (of the allocator), switches (involuntary), shape (of the batch,
+  where it changes), traced (a profiler was open).
+- log: scalars of a log period: step, samples, loss, grad_norm, lr, samples_s, flops_s, mfu, hfu, loss_by_t, memory_bytes,
+  clock_mhz (of a GPU) ...
 - profile: a window was traced on this rank: first and last step, file.
 - draws: with guard.trail, a hash of what this rank drew: step, hash.
 - checkpoint, resume, stage, warning: what happened, as "text". end: reason, text, samples.

@@ -164,6 +164,7 @@ class ObserveSpec:
 
     log_every: int = layout(10, "steps between log lines (one flush of scalars)")
     profile_steps: str = layout("", "steps to trace on every rank, A-B inclusive (20-24)")
+    capture: bool = layout(True, "trace a few steps by itself when steps become slower and stay so")
     timestep_bins: int = layout(4, "bins of t for the loss")
     peak: str = layout("measured", "peak FLOP/s for MFU: measured, or a device of spec/hardware.py (h200)")
     trackers: tuple[str, ...] = layout((), "tensorboard, wandb, mlflow")

@@ -49,6 +49,7 @@ class Emitter:
         self._step, self._start_ns, self._start_perf, self._mark = -1, 0, 0, 0
         self._last_end: tuple[int, int] | None = None  # (wall clock, monotonic clock) at the end of the step before
         self._range: AbstractContextManager[Any] | None = None
+        self.spent: dict[str, int] = {}  # ns in each phase, over all steps that have ended
         self.num_spans = 0  # since the start, for the counted cost of observation
 
     def begin(self, step: int) -> None:
@@ -70,6 +71,8 @@ class Emitter:
         now = time.perf_counter_ns()
         self._charge("other", now)
         wall = now - self._start_perf
+        for name, ns in self._phases.items():
+            self.spent[name] = self.spent.get(name, 0) + ns
         phases, self._phases = self._phases, {}  # a phase that opens before the next step (the last checkpoint) is none of this one's
         self._row(
             {

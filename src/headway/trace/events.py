@@ -14,14 +14,17 @@ import msgspec
 from headway.spec.breakdown import Health, StepBreakdown
 from headway.spec.event import PHASES
 
+_OF_EVERY_STEP = frozenset(("kind", "time_ns", "step", "samples", "start_ns", "wall_ns", "phases"))
 _FILE = re.compile(r"events(?:\.rank(\d+))?\.jsonl$")
 
 
 @dataclass(frozen=True)
 class Events:
-    """Steps by rank (in order, each once), scalars of the log lines of rank 0, and what is doubtful."""
+    """Steps by rank (in order, each once), what their lines say beside their phases, log lines of rank 0, and what is doubtful."""
 
     steps: Mapping[int, tuple[StepBreakdown, ...]] = field(default_factory=dict)
+    notes: Mapping[int, Mapping[int, Mapping[str, Any]]] = field(default_factory=dict)  # rank -> step -> its other fields, if it has any
+    first: frozenset[int] = frozenset()  # steps with which a process began
     logs: tuple[Mapping[str, Any], ...] = ()
     health: tuple[Health, ...] = ()
 
@@ -29,6 +32,8 @@ class Events:
 def read_events(folder: Path) -> Events:
     """Every events file of a run folder. A last line that was cut is left out; a step that was run twice counts as it was run last."""
     steps: dict[int, tuple[StepBreakdown, ...]] = {}
+    notes: dict[int, dict[int, Mapping[str, Any]]] = {}
+    first: set[int] = set()
     logs: list[Mapping[str, Any]] = []
     health: list[Health] = []
     for path in sorted(folder.glob("events*.jsonl")):
@@ -37,13 +42,25 @@ def read_events(folder: Path) -> Events:
             continue
         rank = int(name[1] or 0)
         rows, torn = _lines(path)
-        found = {s.step: s for s in map(_step, (r for r in rows if r.get("kind") == "step")) if s is not None}
+        found: dict[int, StepBreakdown] = {}
+        said: dict[int, Mapping[str, Any]] = {}
+        begins = True
+        for row in rows:
+            begins |= row.get("kind") == "run"
+            if row.get("kind") != "step" or (step := _step(row)) is None:
+                continue
+            found[step.step] = step
+            said[step.step] = {k: v for k, v in row.items() if k not in _OF_EVERY_STEP}
+            if begins:
+                first.add(step.step)
+                begins = False
         steps[rank] = tuple(found[k] for k in sorted(found))
+        notes[rank] = {k: v for k, v in said.items() if v}
         if rank == 0:
             logs = [r for r in rows if r.get("kind") == "log"]
         if torn:
             health.append(Health(what="torn_lines", count=torn, rank=rank, text=f"{path.name}: lines that cannot be read are left out"))
-    return Events(steps, tuple(logs), tuple(health))
+    return Events(steps, notes, frozenset(first), tuple(logs), tuple(health))
 
 
 def _lines(path: Path) -> tuple[list[dict[str, Any]], int]:

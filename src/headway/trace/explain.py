@@ -14,6 +14,7 @@ from headway.spec.breakdown import Breakdown, Health, RankBreakdown, StepBreakdo
 from headway.spec.errors import TraceError
 from headway.trace import health as doubts
 from headway.trace.attribute import attribute
+from headway.trace.cliff.find import cliffs
 from headway.trace.events import Events, read_events
 from headway.trace.findings import findings
 from headway.trace.host import Host, hosts
@@ -74,6 +75,7 @@ def explain(paths: Sequence[str | Path], *, on_file: Callable[[Path], None] | No
         health=(*notes, *doubts.of_steps(summary)),
         summary={**summary, "samples_s": _rate(summary, given)},
         findings=findings(rows, lateness(seats, last), given.spec),
+        cliffs=cliffs(given.events),
     )
 
 

@@ -73,6 +73,7 @@ class Profile(Hook):
             return
         self._first = step
         self._profiler = start_profiler(run.state.device)
+        run.tracing = True
 
     def close(self, run: Running) -> None:
         """End a window that the run has cut."""
@@ -82,6 +83,7 @@ class Profile(Hook):
     def _stop(self, run: Running) -> None:
         first, last = self._first, run.state.step - 1
         profiler, self._profiler = self._profiler, None
+        run.tracing = False
         profiler.stop()
         file = run.path / "traces" / trace_file(run.place.rank, first, last)
         temporary = file.with_name(f".{file.name.removesuffix('.gz')}.{os.getpid()}.gz")

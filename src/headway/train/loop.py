@@ -6,6 +6,7 @@ for each step: hooks.before -> input -> step -> hooks.after
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from headway.runtime.build import TrainState
 from headway.runtime.launch import Place
 from headway.trace.emit import Emitter
 from headway.train import trail
+from headway.train.counters import Counters
 from headway.train.step import Batch, StepOut, step
 
 
@@ -27,6 +29,7 @@ class Running:
     place: Place
     tell: Callable[[str, str], None]  # (kind, text): a line for people and an event; prints on rank 0
     reason: str = ""
+    tracing: bool = False  # a profiler is open: steps are slower than they are
     scalars: dict[str, float] = field(default_factory=dict)  # of the last log line
 
     @property
@@ -55,9 +58,18 @@ class Hook:
 
 def loop(run: Running, hooks: Sequence[Hook]) -> None:
     """Train until all samples are seen or a hook gives a reason to stop."""
+    with closing(Counters(run.state.device)) as counters:
+        _steps(run, hooks, counters)
+    for hook in hooks:
+        hook.close(run)
+
+
+def _steps(run: Running, hooks: Sequence[Hook], counters: Counters) -> None:
     while not run.done and not run.reason:
+        traced = run.tracing  # a window that ends now costs this step its export
         for hook in hooks:
             hook.before(run)
+        traced |= run.tracing
         run.emit.begin(run.state.step)
         with run.emit.phase("input"):
             batches = next(run.batches)
@@ -66,6 +78,4 @@ def loop(run: Running, hooks: Sequence[Hook]) -> None:
         out = step(run.state, batches, run.emit)
         for hook in hooks:
             hook.after(run, out)
-        run.emit.end(samples=run.state.samples)
-    for hook in hooks:
-        hook.close(run)
+        run.emit.end(samples=run.state.samples, **counters.read(batches), **({"traced": True} if traced else {}))

@@ -18,6 +18,7 @@ from headway.runtime.launch import Place
 from headway.spec.run import RunSpec
 from headway.train.guard import Guard
 from headway.train.loop import Hook, Running
+from headway.train.pace import CAPTURED, Pace
 from headway.train.signals import Signals
 from headway.train.step import StepOut
 from headway.train.trackers import Tracker
@@ -45,14 +46,18 @@ class Observe(Hook):
         self._flops, self._hardware_flops = flops, hardware_flops  # of a sample
         self._kept: list[StepOut] = []
         self._since = (time.perf_counter_ns(), -1)
+        self._pace, self._apart, self._traced = Pace(), 0, False
+        self._capture = spec.observe.capture
 
     def before(self, run: Running) -> None:
         """Begin to count where the run begins."""
+        self._traced |= run.tracing
         if self._since[1] < 0:
             self._since = (time.perf_counter_ns(), run.state.samples)
 
     def after(self, run: Running, out: StepOut) -> None:
         """Keep what the step left; at the period's end, flush."""
+        self._traced |= run.tracing
         self._kept.append(out)
         if run.state.step % self.every == 0 or run.done:
             self.flush(run)
@@ -68,19 +73,30 @@ class Observe(Hook):
         self._guard.judge(run)
         table = binned(kept, self.bins)  # [2, bins] of this rank: loss sums and counts by timestep
         names, extra = metrics(kept)  # sums of this rank; an objective names the same ones on every rank
-        asks = torch.tensor([self._signals.number, *(_asked(run, self._signals) if run.first else (0, 0))], dtype=torch.float64)
+        slower = self._slower(run, len(kept))
+        asks = torch.tensor([self._signals.number, slower, *(_asked(run, self._signals) if run.first else (0, 0))], dtype=torch.float64)
         local = torch.cat([table.flatten(), asks.to(table.device), extra])
         host = run.state.mesh.all_sum(local).tolist()
         per_step = torch.stack([torch.stack([*o.total, o.grad_norm.double(), o.ok.double()]) for o in kept]).tolist()
         n = self.bins
-        sums, counts, (signal, stop, profile), extras = host[:n], host[n : 2 * n], host[2 * n : 2 * n + 3], host[2 * n + 3 :]
+        sums, counts, (signal, slow, stop, profile), extras = host[:n], host[n : 2 * n], host[2 * n : 2 * n + 4], host[2 * n + 4 :]
         if signal or stop:
             run.reason = self._signals.name or ("request" if stop else "a signal on another rank")
         self._signals.profile = int(profile) or self._signals.profile  # one may wait for the end of an open window
+        if slow and not self._signals.profile and not run.tracing:
+            self._signals.profile = CAPTURED
+            run.tell("cliff", f"steps have become slower at {run.state.samples:,} samples: tracing {CAPTURED} of them")
         good = [(total / count, norm) for total, count, norm, ok in per_step if ok] or [(math.nan, math.nan)]
         elements = sum(row[1] for row in per_step)
         shown = {name: value / elements for name, value in zip(names, extras, strict=True)}
         self._log(run, kept, good, [s / c if c else None for s, c in zip(sums, counts, strict=True)], shown)
+
+    def _slower(self, run: Running, steps: int) -> float:
+        """1 if steps of this rank have become slower and stay so; checkpoints, evaluation and traced steps do not count."""
+        apart = sum(run.emit.spent.get(phase, 0) for phase in ("checkpoint", "evaluate"))
+        ns = time.perf_counter_ns() - self._since[0] - (apart - self._apart)
+        traced, self._apart, self._traced = self._traced, apart, run.tracing
+        return float(self._capture and not traced and self._pace.slower(ns / steps, steps))
 
     def _log(
         self, run: Running, kept: Sequence[StepOut], good: list[tuple[float, float]], by_t: list[float | None], shown: dict[str, float]
@@ -96,6 +112,7 @@ class Observe(Hook):
             "lr": kept[-1].lr,
             "samples_s": rate,
             "memory_bytes": memory_bytes(state.device),
+            **clock(state.device),
             **shown,
         }
         if self._flops and self._peak:
@@ -136,6 +153,16 @@ def memory_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if os.uname().sysname == "Darwin" else 1024)
+
+
+def clock(device: torch.device) -> dict[str, float]:
+    """{"clock_mhz": SM clock} of a CUDA device whose driver can be asked, else nothing."""
+    if device.type != "cuda":
+        return {}
+    try:
+        return {"clock_mhz": float(torch.cuda.clock_rate(device))}
+    except (ImportError, ModuleNotFoundError, RuntimeError):  # no nvidia-ml-py, or no right to ask
+        return {}
 
 
 def write_status(path: Path, what: str, run: Running | None = None, **fields: Any) -> None:

@@ -1,0 +1,1 @@
+"""Cliffs: where the steps of a run became slower, and why."""
