@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from headway.spec.breakdown import Breakdown, Health, RankBreakdown, StepBreakdown
+from headway.spec.cliff import Cliff
 from headway.spec.finding import Finding
 
 BUCKET_US = {  # mean microseconds of a step of a small video model on two H200
@@ -121,7 +122,7 @@ def example(num_ranks: int = 2, num_steps: int = 20, *, first: int = 100) -> Bre
         Health(what="unlinked", count=12, rank=1, affects="idle causes", text="device work whose launch is not in the trace"),
         Health(what="clock", count=1, text="clocks of two hosts aligned by 214 collectives, residual 8 us"),
     )
-    return Breakdown(ranks=ranks, health=health, summary={"samples_s": 1448.3, "warmup_steps": [first]}, findings=findings())
+    return Breakdown(ranks=ranks, health=health, summary={"samples_s": 1448.3, "warmup_steps": [first]}, findings=findings(), cliffs=cliffs())
 
 
 def mixed() -> Breakdown:
@@ -195,6 +196,22 @@ def png(width: int = 240, height: int = 120) -> bytes:
 
 
 NAMES = ["compute", "compute.gemm", "compute.norm", "comm.all_reduce.dp.wait", "copy.h2d", "idle.input", "strange", "idle.<b>"]
+
+
+def cliffs() -> tuple[Cliff, ...]:
+    """Two cliffs of a run."""
+    return (
+        Cliff(
+            kind="spike", cause="checkpoint", what="3 steps take 410.0 ms instead of 88.0 ms: a checkpoint is written", rank=0,
+            steps=(50, 100, 150), before_ns=88_000_000, after_ns=410_000_000, lost_ns=966_000_000, share=0.97,
+            evidence=("rank 0, step 100: 412.0 ms; checkpoint +318.0 of +322.0 ms", "every 50 steps"), action="Save beside the training.",
+        ),
+        Cliff(
+            kind="shift", cause="input", what="from step 180 on a step takes 120.0 ms instead of 88.0 ms: they wait for input", rank=1,
+            steps=(180,), before_ns=88_000_000, after_ns=120_000_000, lost_ns=640_000_000, share=0.9,
+            evidence=("rank 1, steps 180 to 199; input +31.0 of +32.0 ms",), action="Decode further ahead.",
+        ),
+    )  # fmt: skip
 
 
 @st.composite

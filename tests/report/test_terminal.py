@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from headway.report.terminal import print_breakdown, print_fields, print_problems, print_recipes, print_status
+from headway.report.lists import print_fields, print_problems, print_recipes, print_status
+from headway.report.terminal import print_breakdown
 from headway.spec.breakdown import Breakdown, RankBreakdown, StepBreakdown
 from headway.spec.finding import Finding
 from headway.spec.run import RunSpec, describe

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ import torch
 from headway.diffusion.objective import LossOut
 from headway.runtime import build, folder
 from headway.spec.errors import RunError
+from headway.spec.parts import ObserveSpec
 from headway.spec.run import RunSpec, StageSpec
 from headway.train.hooks import Profile, Save
-from headway.train.loop import loop
+from headway.train.loop import Hook, Running, loop
 from headway.train.observe import binned
 from headway.train.step import StepOut
 from tests.ranks import run_ranks
@@ -140,6 +142,23 @@ def test_a_live_run_is_traced_on_request(tmp_path: Path) -> None:
     loop(run, [*hooks, Profile(spec, signals)])
     assert [p.name for p in (tmp_path / "traces").iterdir()] == ["steps000002-000003.rank0.json.gz"]
     assert said == [("profile", f"traced steps 2 to 3: headway explain {tmp_path}")]
+
+
+class Slow(Hook):
+    """Steps from 30 on take longer."""
+
+    def before(self, run: Running) -> None:
+        time.sleep(0.2 if run.state.step >= 30 else 0.02)
+
+
+def test_a_live_run_traces_itself_when_steps_become_slower(tmp_path: Path) -> None:
+    for on in (True, False):
+        path = tmp_path / str(on)
+        spec = runs.small(samples=16 * 56, observe=ObserveSpec(log_every=4, progress="none", capture=on))
+        run, hooks, signals, said = runs.live(spec, path)
+        loop(run, [*hooks, Profile(spec, signals), Slow()])
+        assert [p.name for p in (path / "traces").glob("*")] == (["steps000036-000038.rank0.json.gz"] if on else [])
+        assert [kind for kind, _ in said] == (["cliff", "profile"] if on else [])
 
 
 def test_a_window_that_the_run_cuts_is_written(tmp_path: Path) -> None:

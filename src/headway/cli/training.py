@@ -14,7 +14,7 @@ from headway.spec.errors import RunError, SpecError, joined
 def recipes(args: argparse.Namespace, rest: Sequence[str]) -> int:
     """List the recipes: what each trains, on what, and the command."""
     from headway.recipes.registry import about
-    from headway.report.terminal import print_recipes
+    from headway.report.lists import print_recipes
 
     texts = about()
     if args.json:
@@ -25,7 +25,7 @@ def recipes(args: argparse.Namespace, rest: Sequence[str]) -> int:
 
 def check(args: argparse.Namespace, rest: Sequence[str]) -> int:
     """Find every problem of a recipe at once, without torch."""
-    from headway.report.terminal import print_problems
+    from headway.report.lists import print_problems
     from headway.spec.codec import apply_overrides, encode
 
     spec, problems = _resolve(args.recipe), []
@@ -45,7 +45,7 @@ def train(args: argparse.Namespace, rest: Sequence[str]) -> int:
     """Train a recipe, or resume its run: the same command again goes on where it stopped."""
     import dataclasses
 
-    from headway.report.terminal import print_fields
+    from headway.report.lists import print_fields
     from headway.runtime import folder, launch
     from headway.spec.codec import apply_overrides
     from headway.spec.run import describe
@@ -77,7 +77,7 @@ def train(args: argparse.Namespace, rest: Sequence[str]) -> int:
 
 def status(args: argparse.Namespace, rest: Sequence[str]) -> int:
     """Say where a run stands."""
-    from headway.report.terminal import print_status
+    from headway.report.lists import print_status
     from headway.runtime import folder
 
     data = folder.summary(folder.open_run(args.run))
