@@ -122,7 +122,8 @@ def example(num_ranks: int = 2, num_steps: int = 20, *, first: int = 100) -> Bre
         Health(what="unlinked", count=12, rank=1, affects="idle causes", text="device work whose launch is not in the trace"),
         Health(what="clock", count=1, text="clocks of two hosts aligned by 214 collectives, residual 8 us"),
     )
-    return Breakdown(ranks=ranks, health=health, summary={"samples_s": 1448.3, "warmup_steps": [first]}, findings=findings(), cliffs=cliffs())
+    summary = {"samples_s": 1448.3, "warmup_steps": [first]}
+    return Breakdown(ranks=ranks, health=health, summary=summary, findings=findings(), cliffs=cliffs())
 
 
 def mixed() -> Breakdown:

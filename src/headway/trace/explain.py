@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +14,14 @@ from headway.spec.errors import TraceError
 from headway.trace import health as doubts
 from headway.trace.attribute import attribute
 from headway.trace.cliff.find import cliffs
-from headway.trace.events import Events, read_events
 from headway.trace.findings import findings
-from headway.trace.host import Host, hosts
+from headway.trace.gather import Input, gather
+from headway.trace.part import FileParts, of_file
 from headway.trace.ranks.wait import Seat, arrivals, lateness
-from headway.trace.read.file import FIX, read
+from headway.trace.read.file import FIX
 from headway.trace.summary import summarise
-from headway.trace.table import Table
-from headway.trace.windows import windows
-from headway.trace.work import works
 
 _RANK = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Input:
-    """What the paths lead to: trace files, and what a run folder says beside them."""
-
-    files: tuple[Path, ...]
-    certain: frozenset[Path] = frozenset()  # files named by the user: one that is no trace is an error
-    spec: dict[str, Any] | None = None
-    info: dict[str, Any] = field(default_factory=dict)
-    events: Events = field(default_factory=Events)
 
 
 def explain(paths: Sequence[str | Path], *, on_file: Callable[[Path], None] | None = None) -> Breakdown:
@@ -44,30 +29,21 @@ def explain(paths: Sequence[str | Path], *, on_file: Callable[[Path], None] | No
 
     Raises TraceError if a path is missing, is not a trace, or holds nothing to explain.
     """
-    given = _gather([Path(p) for p in paths])
-    tables, notes = _read(given, on_file)
-    ranked, renamed = _ranks(tables)
-    seats: list[Seat] = []
-    host_of: list[Host] = []
-    sources: list[str] = []
-    notes += renamed
-    for rank, table in ranked:
-        host = hosts(table)
-        notes += doubts.of_table(table, rank)
-        for work in works(table, host):
-            seats.append(Seat(rank, work, windows(table, work), table.host))
-            host_of.append(host)
-            sources.append(table.source)
-            notes += doubts.of_work(work, rank)
+    given = gather([Path(p) for p in paths])
+    files, notes = _read(given, on_file)
+    ranked, renamed = _ranks(files)
+    notes += [replace(h, rank=rank) for rank, file in ranked for h in file.health] + renamed
+    placed = [(rank, file, part) for rank, file in ranked for part in file.parts]
+    seats = [Seat(rank, part.work, part.windows, file.host) for rank, file, part in placed]
     last, matched = arrivals(seats)
     measured = [
-        RankBreakdown(rank=s.rank, device=s.work.device, steps=attribute(s.work, s.windows, h, a), source=source)
-        for s, h, a, source in zip(seats, host_of, last, sources, strict=True)
+        RankBreakdown(rank=rank, device=p.work.device, steps=attribute(p.work, p.windows, p.host, arrival), source=file.source)
+        for (rank, file, p), arrival in zip(placed, last, strict=True)
     ]
     rows = _with_flops(_merge(measured, given), given)
     if not rows:
         raise TraceError("nothing to explain: no spans on any thread or device", where=str(paths[0]), fix=FIX)
-    world = _world([t for _, t in ranked], given)
+    world = _world(files, given)
     notes += [*given.events.health, *matched, *_missing(rows, world)]
     summary = summarise(rows, world)
     return Breakdown(
@@ -79,85 +55,39 @@ def explain(paths: Sequence[str | Path], *, on_file: Callable[[Path], None] | No
     )
 
 
-# ---- what the paths lead to ----
-
-
-def _gather(paths: Sequence[Path]) -> Input:
-    if not paths:
-        raise TraceError("no path given", fix=FIX)
-    found = [_one(p) for p in paths]
-    runs = [i for i in found if i.spec is not None]
-    if len(runs) > 1:
-        raise TraceError("two run folders at once", where=str(paths[0]), fix="Explain one run at a time.")
-    base = runs[0] if runs else Input(())
-    files = dict.fromkeys(f for i in found for f in i.files)
-    return replace(base, files=tuple(files), certain=frozenset(f for i in found for f in i.certain))
-
-
-def _one(path: Path) -> Input:
-    if not path.exists():
-        raise TraceError("no such trace", where=str(path), fix=FIX)
-    if not path.is_dir():
-        return Input((path,), frozenset((path,)))
-    if (path / "run.json").is_file():
-        return _run(path)
-    files = _traces(path)
-    if not files:
-        raise TraceError("no trace in this folder (.json, .json.gz)", where=str(path), fix=FIX)
-    return Input(files)
-
-
-def _run(path: Path) -> Input:
-    """A run folder: its settings, its events, its traces."""
-    try:
-        data = json.loads((path / "run.json").read_bytes())
-        spec, info = data["spec"], data.get("info") or {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TraceError(f"run.json cannot be read ({error})", where=str(path), fix="Give its trace files by themselves.") from None
-    files, events = _traces(path / "traces"), read_events(path)
-    if not files and not any(events.steps.values()):
-        fix = "Train a step, or profile some: --observe.profile-steps 20-24, or headway profile RUN."
-        raise TraceError("the run has no traces and no steps yet", where=str(path), fix=fix)
-    return Input(files, spec=spec, info=info, events=events)
-
-
-def _traces(folder: Path) -> tuple[Path, ...]:
-    return tuple(sorted(p for p in folder.glob("*") if p.name.endswith((".json", ".json.gz")) and p.is_file()))
-
-
-def _read(given: Input, on_file: Callable[[Path], None] | None) -> tuple[list[Table], list[Health]]:
-    """All traces. In a folder, files that are no traces are passed over and counted, unless none is left."""
-    tables, passed = [], []
+def _read(given: Input, on_file: Callable[[Path], None] | None) -> tuple[list[FileParts], list[Health]]:
+    """All files, each reduced by itself. In a folder, files that are no traces are passed over and counted, unless none is left."""
+    found: list[FileParts] = []
+    passed = []
     for path in given.files:
         if on_file is not None:
             on_file(path)
         try:
-            tables += [doubts.refuse_impossible(t) for t in read(path).tables]
+            found += of_file(path)
         except TraceError as error:
             if path in given.certain:
                 raise
             passed.append((path, error))
-    if passed and not tables and not given.events.steps:
+    if passed and not found and not given.events.steps:
         raise passed[0][1]
     text = f"files of the folder that are no traces: {', '.join(p.name for p, _ in passed[:4])}"
-    return tables, [Health(what="not_a_trace", count=len(passed), text=text)] if passed else []
+    return found, [Health(what="not_a_trace", count=len(passed), text=text)] if passed else []
 
 
-def _ranks(tables: Sequence[Table]) -> tuple[list[tuple[int, Table]], list[Health]]:
-    """A rank for each trace: what it says, else a number in its file's name, else the first that is free."""
-    said = {t.source: t.rank for t in tables}
-    named = {s: int(m[-1]) for s in said if (m := _RANK.findall(Path(s).name))}
-    taken = {r for r in said.values() if r is not None}
+def _ranks(files: Sequence[FileParts]) -> tuple[list[tuple[int, FileParts]], list[Health]]:
+    """A rank for each: what it says, else a number in its file's name, else the first that is free."""
+    taken = {f.rank for f in files if f.rank is not None}
     out, guessed = [], 0
-    for table in tables:
-        rank = table.rank if table.rank is not None else named.get(table.source)
+    for file in files:
+        rank = file.rank
         if rank is None:
-            rank = next(r for r in range(len(tables) + len(taken) + 1) if r not in taken)
+            named = _RANK.findall(Path(file.source).name)
+            rank = int(named[-1]) if named else next(r for r in range(len(files) + len(taken) + 1) if r not in taken)
+            guessed += 1
         taken.add(rank)
-        guessed += table.rank is None
-        out.append((rank, table))
+        out.append((rank, file))
     text = "traces that do not say their rank: it is taken from the file's name, or is the first free number"
-    return out, [Health(what="rank_unknown", count=guessed, affects="ranks", text=text)] if guessed and len(tables) > 1 else []
+    return out, [Health(what="rank_unknown", count=guessed, affects="ranks", text=text)] if guessed and len(files) > 1 else []
 
 
 # ---- put together ----
@@ -168,7 +98,7 @@ def _merge(measured: Iterable[RankBreakdown], given: Input) -> list[RankBreakdow
 
     Traces that are no run folder stay apart: the same rank twice may be two runs.
     """
-    if given.spec is None:
+    if not given.run:
         return sorted(measured, key=lambda r: (r.rank, r.device))
     groups: dict[tuple[int, str], list[RankBreakdown]] = defaultdict(list)
     for row in measured:
@@ -204,8 +134,8 @@ def _with_flops(rows: list[RankBreakdown], given: Input) -> list[RankBreakdown]:
     return [replace(r, steps=tuple(map(counted, r.steps))) for r in rows]
 
 
-def _world(tables: Sequence[Table], given: Input) -> int | None:
-    said = [w for w in (given.info.get("world"), *(t.world for t in tables)) if isinstance(w, int)]
+def _world(files: Sequence[FileParts], given: Input) -> int | None:
+    said = [w for w in (given.info.get("world"), *(f.world for f in files)) if isinstance(w, int)]
     return max(said) if said else None
 
 

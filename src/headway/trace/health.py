@@ -56,27 +56,27 @@ def _streams(table: Table, rows: Ints) -> list[Ints]:
     return [rows[group == g] for g in range(int(group.max()) + 1)]
 
 
-def of_table(table: Table, rank: int) -> list[Health]:
-    """What is doubtful about a whole file, with its rank."""
-    out = [replace(h, rank=rank) for h in table.health]
+def of_table(table: Table) -> list[Health]:
+    """What is doubtful about a whole file."""
+    out = list(table.health)
     device = table.rows(*DEVICE_WORK)
     if not len(step_rows(table)):
         text = "no step marks (ProfilerStep#N): the whole trace is one window, step 0; call profiler.step() in the loop"
-        out.append(Health(what="no_step_marks", count=1, rank=rank, affects="steps", text=text))
+        out.append(Health(what="no_step_marks", count=1, affects="steps", text=text))
     if not len(table.rows(*HOST)):
         text = "no host rows: idle time has no cause"
-        out.append(Health(what="no_host_rows", count=1, rank=rank, affects="idle causes, phases", text=text))
+        out.append(Health(what="no_host_rows", count=1, affects="idle causes, phases", text=text))
     if not len(device) and len(table.rows(Kind.RUNTIME)):
         text = "calls to an accelerator but no work of it recorded; operators of the host are shown as if they were the device"
-        out.append(Health(what="no_device_rows", count=1, rank=rank, affects="buckets", text=text))
+        out.append(Health(what="no_device_rows", count=1, affects="buckets", text=text))
     graphs = int(table.named(lambda n: n in ("cudaGraphLaunch", "hipGraphLaunch"))[table.rows(Kind.RUNTIME)].sum())
     if graphs:
         text = "graphs are launched as a whole: their kernels share one launch, and a profiler may not record all of them"
-        out.append(Health(what="graph_launches", count=graphs, rank=rank, affects="launches, idle time", text=text))
+        out.append(Health(what="graph_launches", count=graphs, affects="launches, idle time", text=text))
     overlap = sum(_overlaps(table, mine) for mine in _streams(table, device))
     if overlap:
         text = "work overlaps earlier work of its own stream; time is counted once"
-        out.append(Health(what="same_stream_overlap", count=overlap, rank=rank, affects="durations of single kernels", text=text))
+        out.append(Health(what="same_stream_overlap", count=overlap, affects="durations of single kernels", text=text))
     return out
 
 
@@ -85,17 +85,17 @@ def _overlaps(table: Table, mine: Ints) -> int:
     return int((table.start[mine][1:] < np.maximum.accumulate(table.end[mine])[:-1]).sum()) if len(mine) > 1 else 0
 
 
-def of_work(work: Work, rank: int) -> list[Health]:
+def of_work(work: Work) -> list[Health]:
     """What is doubtful about the launches of one device."""
     out = []
     unlinked = int((~work.linked).sum())
     if unlinked:
         text = f"spans of {work.device} without a known launch, of {len(work):,}; they count in the window they start in"
-        out.append(Health(what="unlinked", count=unlinked, rank=rank, affects="windows, idle causes, phases", text=text))
+        out.append(Health(what="unlinked", count=unlinked, affects="windows, idle causes, phases", text=text))
     early = int((work.linked & (work.start < work.launched)).sum())
     if early:
         text = f"spans of {work.device} start before their launch call: host and device clocks differ"
-        out.append(Health(what="before_launch", count=early, rank=rank, affects="idle causes", text=text))
+        out.append(Health(what="before_launch", count=early, affects="idle causes", text=text))
     return out
 
 

@@ -1,0 +1,77 @@
+"""What the paths of a command lead to: trace files, and what a run folder says beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from headway.spec.errors import TraceError
+from headway.trace.events import Events, read_events
+from headway.trace.read.file import FIX
+
+
+@dataclass(frozen=True)
+class Input:
+    """Trace files, and the run that they belong to. A program that writes our events has no settings: its `spec` is None."""
+
+    files: tuple[Path, ...]
+    certain: frozenset[Path] = frozenset()  # files named by the user: one that is no trace is an error
+    run: bool = False  # a folder with events of ours
+    spec: dict[str, Any] | None = None
+    info: dict[str, Any] = field(default_factory=dict)
+    events: Events = field(default_factory=Events)
+
+
+def gather(paths: Sequence[Path]) -> Input:
+    """Everything behind `paths`, each file once. Raises TraceError if one is missing, holds no trace, or two are run folders."""
+    if not paths:
+        raise TraceError("no path given", fix=FIX)
+    found = [_one(p) for p in paths]
+    runs = [i for i in found if i.run]
+    if len(runs) > 1:
+        raise TraceError("two run folders at once", where=str(paths[0]), fix="Explain one run at a time.")
+    base = runs[0] if runs else Input(())
+    files = dict.fromkeys(f for i in found for f in i.files)
+    return replace(base, files=tuple(files), certain=frozenset(f for i in found for f in i.certain))
+
+
+def _one(path: Path) -> Input:
+    if not path.exists():
+        raise TraceError("no such trace", where=str(path), fix=FIX)
+    if not path.is_dir():
+        return Input((path,), frozenset((path,)))
+    if (path / "run.json").is_file() or any(path.glob("events*.jsonl")):
+        return _run(path)
+    files = _traces(path)
+    if not files:
+        raise TraceError("no trace in this folder (.json, .json.gz)", where=str(path), fix=FIX)
+    return Input(files)
+
+
+def _run(path: Path) -> Input:
+    """A run folder: its events, its traces (beside them or in traces/), and its settings if it is a run of ours."""
+    spec, info = _settings(path)
+    files, events = (*_traces(path), *_traces(path / "traces")), read_events(path)
+    if not files and not any(events.steps.values()):
+        fix = "Train a step, or profile some: --observe.profile-steps 20-24, or headway profile RUN."
+        raise TraceError("the run has no traces and no steps yet", where=str(path), fix=fix)
+    return Input(files, run=True, spec=spec, info=info, events=events)
+
+
+def _settings(path: Path) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    if not (path / "run.json").is_file():
+        return None, {}
+    try:
+        data = json.loads((path / "run.json").read_bytes())
+        return data["spec"], data.get("info") or {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TraceError(f"run.json cannot be read ({error})", where=str(path), fix="Give its trace files by themselves.") from None
+
+
+def _traces(folder: Path) -> tuple[Path, ...]:
+    """Files of a folder that may be traces; of a run folder, not its own records."""
+    own = ("run.json", "graph.json", "status.json", "evaluate.json", "trials.json")
+    return tuple(sorted(p for p in folder.glob("*") if p.name.endswith((".json", ".json.gz")) and p.name not in own and p.is_file()))

@@ -1,0 +1,53 @@
+"""What one file gives to the whole: each of its devices with its work, its windows and its host, and what is doubtful about them.
+
+A file is read and reduced by itself, in any process; the timeline (`Table`) ends here. What a later stage needs of it becomes a field of
+`Part`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.spec.breakdown import Health
+from headway.trace import health as doubts
+from headway.trace.host import Host, hosts
+from headway.trace.read.file import read
+from headway.trace.table import Table
+from headway.trace.windows import Windows, windows
+from headway.trace.work import Work, works
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One device of one file."""
+
+    work: Work
+    windows: Windows
+    host: Host
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileParts:
+    """One process of one file. `rank` and `world` are None where the file does not say; `health` has no rank yet."""
+
+    source: str
+    rank: int | None
+    world: int | None
+    host: str  # name of the machine
+    parts: tuple[Part, ...]
+    health: tuple[Health, ...]
+
+
+def of_file(path: Path) -> tuple[FileParts, ...]:
+    """Every process of a file. Raises TraceError."""
+    return tuple(map(of_table, read(path).tables))
+
+
+def of_table(table: Table) -> FileParts:
+    """The devices of one process."""
+    table = doubts.refuse_impossible(table)
+    host = hosts(table)
+    parts = tuple(Part(work=work, windows=windows(table, work), host=host) for work in works(table, host))
+    health = (*doubts.of_table(table), *(h for part in parts for h in doubts.of_work(part.work)))
+    return FileParts(source=table.source, rank=table.rank, world=table.world, host=table.host, parts=parts, health=health)
