@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ def test_folder_of_files(tmp_path: Path) -> None:
         draw(tmp_path / f"r{rank}.json", PROFILED.strip("\n"), rank=rank, world=2)
     (tmp_path / "notes.json").write_text("{}")
     seen: list[Path] = []
-    result = explain([tmp_path], on_file=seen.append)
+    result = explain([tmp_path], watch=lambda files: nullcontext(seen.append))
     assert [r.rank for r in result.ranks] == [0, 1]
     assert len(seen) == 3
     assert [h.what for h in result.health if h.what == "not_a_trace"] == ["not_a_trace"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.cli.options import JSON, Commands, console, print_json
+from headway.cli.options import JSON, Commands, console, print_json, whole
 
 
 def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -17,7 +17,7 @@ def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from headway.trace.explain import explain as measure
 
     paths = [p if Path(p).exists() else str(folder.place(p)) for p in args.paths]
-    result = measure(paths)
+    result = measure(paths, engine=args.engine, workers=args.workers, watch=_watch)
     if args.html:
         _page(Path(args.html), result, paths)
     if args.json:
@@ -31,6 +31,14 @@ def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 # ---- parts ----
+
+
+def _watch(files: Sequence[Path]) -> Any:
+    from rich.console import Console
+
+    from headway.report.reading import reading
+
+    return reading(files, Console(stderr=True))
 
 
 def _page(out: Path, result: Any, paths: Sequence[str]) -> None:
@@ -57,6 +65,8 @@ COMMANDS: Commands = {
         [
             ("paths", {"metavar": "PATH", "nargs": "+", "help": "run, Kineto trace (.json, .json.gz), or a folder of traces"}),
             ("--html", {"metavar": "FILE", "help": "write one self-contained page"}),
+            ("--workers", {"type": whole, "default": 0, "metavar": "N", "help": "processes that read files (0: as many as pay off)"}),
+            ("--engine", {"choices": ("local", "ray"), "default": "local", "help": "read on this machine, or on a Ray cluster"}),
             JSON,
         ],
     ),

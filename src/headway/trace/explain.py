@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from headway.trace import health as doubts
 from headway.trace.attribute import attribute
 from headway.trace.cliff.find import cliffs
 from headway.trace.findings import findings
+from headway.trace.fleet.engine import Engine, Watch, reduced, unwatched
 from headway.trace.gather import Input, gather
-from headway.trace.part import FileParts, of_file
+from headway.trace.part import FileParts
 from headway.trace.ranks.wait import Seat, arrivals, lateness
 from headway.trace.read.file import FIX
 from headway.trace.summary import summarise
@@ -24,13 +25,15 @@ from headway.trace.summary import summarise
 _RANK = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
 
 
-def explain(paths: Sequence[str | Path], *, on_file: Callable[[Path], None] | None = None) -> Breakdown:
-    """The breakdown of all traces that `paths` lead to; they are taken as ranks of one run. `on_file` is called before each is read.
+def explain(paths: Sequence[str | Path], *, engine: Engine = "local", workers: int = 1, watch: Watch = unwatched) -> Breakdown:
+    """The breakdown of all traces that `paths` lead to; they are taken as ranks of one run.
+
+    `engine` and `workers` say where files are read (`trace.fleet`); the answer does not depend on them. `watch` hears of each file.
 
     Raises TraceError if a path is missing, is not a trace, or holds nothing to explain.
     """
     given = gather([Path(p) for p in paths])
-    files, notes = _read(given, on_file)
+    files, notes = _read(given, engine, workers, watch)
     ranked, renamed = _ranks(files)
     notes += [replace(h, rank=rank) for rank, file in ranked for h in file.health] + renamed
     placed = [(rank, file, part) for rank, file in ranked for part in file.parts]
@@ -55,19 +58,17 @@ def explain(paths: Sequence[str | Path], *, on_file: Callable[[Path], None] | No
     )
 
 
-def _read(given: Input, on_file: Callable[[Path], None] | None) -> tuple[list[FileParts], list[Health]]:
+def _read(given: Input, engine: Engine, workers: int, watch: Watch) -> tuple[list[FileParts], list[Health]]:
     """All files, each reduced by itself. In a folder, files that are no traces are passed over and counted, unless none is left."""
     found: list[FileParts] = []
     passed = []
-    for path in given.files:
-        if on_file is not None:
-            on_file(path)
-        try:
-            found += of_file(path)
-        except TraceError as error:
-            if path in given.certain:
-                raise
-            passed.append((path, error))
+    for path, outcome in reduced(given.files, engine=engine, workers=workers, watch=watch):
+        if not isinstance(outcome, TraceError):
+            found += outcome
+        elif path in given.certain:
+            raise outcome
+        else:
+            passed.append((path, outcome))
     if passed and not found and not given.events.steps:
         raise passed[0][1]
     text = f"files of the folder that are no traces: {', '.join(p.name for p, _ in passed[:4])}"
