@@ -17,11 +17,30 @@ def test_a_device_is_plausible_and_says_its_source(name: str) -> None:
     device = hardware.DEVICES[name]
     assert len(device.source) > 10
     peaks = device.peak_flops
-    assert 1e12 < device.memory_bytes_s < 5e13
-    assert all(1e13 < flops < 5e16 for flops in peaks.values())
+    assert 5e11 < device.memory_bytes_s < 5e13
+    assert all(5e12 < flops < 5e16 for flops in peaks.values())
     narrowing = [peaks[f] for f in ("tf32", "bf16", "fp8", "fp4") if f in peaks]
     assert narrowing == sorted(narrowing), "fewer bits are never slower"
-    assert "bf16" in peaks
+    assert "fp16" in peaks or "bf16" in peaks
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("Tesla V100-SXM2-32GB", "v100"), ("Tesla V100-PCIE-32GB", "v100-pcie"), ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
+        ("NVIDIA A100-SXM4-80GB", "a100"), ("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA H100 PCIe", "h100-pcie"), ("NVIDIA H200", "h200"),
+        ("NVIDIA B200", "b200"), ("NVIDIA GB200", "gb200"), ("AMD Instinct MI210", "mi210"), ("AMD Instinct MI250X", "mi250"),
+        ("AMD Instinct MI300X", "mi300x"), ("AMD Instinct MI325X", "mi325x"),
+    ],
+)  # fmt: skip
+def test_a_device_is_found_by_the_name_it_has_in_a_trace(said: str, name: str) -> None:
+    assert hardware.find(said) is hardware.DEVICES[name]
+    ceilings = hardware.published(said)
+    assert ceilings is not None and "data sheet" in ceilings.source
+
+
+def test_a_device_that_is_not_in_the_table_is_unknown() -> None:
+    assert hardware.find("NVIDIA GeForce GTX 1650") is None and hardware.published("") is None
 
 
 def test_names_of_files() -> None:

@@ -48,6 +48,9 @@ class StepBreakdown:
     num_kernels: int = 0
     unlinked: int = 0  # device work whose launch is unknown, counted in the window in which it starts
     flops: int | None = None
+    floors: Mapping[str, int] = field(default_factory=dict)  # class -> the least time of its kernels whose shapes are known
+    floor_coverage: float | None = None  # share of compute time whose floor is known
+    recoverable: Mapping[str, int] = field(default_factory=dict)  # class -> measured time of those kernels less their floor
     mfu: float | None = None  # model FLOP/s over the peak
     hfu: float | None = None  # the same with the forwards that activation checkpointing repeats
 

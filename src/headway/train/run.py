@@ -17,7 +17,7 @@ from headway.data.loader import Loader
 from headway.data.registry import open_data
 from headway.parallel.mesh import build_mesh
 from headway.report.progress import Progress
-from headway.runtime import build, flops, folder, graph, launch, manifest, peak, ranges
+from headway.runtime import build, ceilings, flops, folder, graph, launch, manifest, peak, ranges
 from headway.runtime.checkpoint import Checkpoints
 from headway.runtime.folder import Run
 from headway.runtime.launch import Place
@@ -180,6 +180,7 @@ def describe(
         "hardware_flops_per_sample": work.hardware if work else None,
         "peak_flops": flops_peak,
         "peak_source": peak_source,
+        "ceilings": measured_ceilings(spec, device, flops_peak, peak_source),
         "device": torch.cuda.get_device_name(device)
         if device.type == "cuda"
         else f"cpu ({platform.machine()}, {torch.get_num_threads()} threads)",
@@ -197,6 +198,15 @@ def describe(
             f"cannot write to the run folder {path}: {error.strerror}", fix="Free space there, or choose another with --run PATH."
         ) from error
     return info
+
+
+def measured_ceilings(spec: RunSpec, device: torch.device, flops_peak: float, source: str) -> dict[str, Any] | None:
+    """What floors of this run's traces are counted against; None where the peak is a named device's and nothing was measured."""
+    if spec.observe.peak != "measured":
+        return None
+    compute = spec.precision.compute
+    tensor = device.type == "cuda" and compute == "fp32" and torch.get_float32_matmul_precision() != "highest"
+    return ceilings.ceilings(device, {"tf32" if tensor else compute: flops_peak}, source)
 
 
 def record_graph(spec: RunSpec, data: Dataset) -> OpGraph | None:

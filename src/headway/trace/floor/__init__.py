@@ -1,0 +1,1 @@
+"""The least time that the work of a step can take: FLOPs and bytes from shapes, over what the device can do."""
