@@ -30,7 +30,7 @@ def test_fp32_means_tf32_where_torch_may_use_it() -> None:
 
 @pytest.mark.parametrize(
     ("name", "compute", "message"),
-    [("b200", "fp64", "b200: no published figure for fp64"), ("h900", "bf16", "'h900' is not known. Use measured or one of a100")],
+    [("b200", "fp64", "b200: no published figure for fp64"), ("h900", "bf16", "'h900' is not known. Use measured or one of v100")],
 )
 def test_refusals(name: str, compute: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):

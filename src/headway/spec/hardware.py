@@ -40,7 +40,7 @@ class Ceilings:
 
 _HOPPER: Final = {"fp32": 67e12, "tf32": 494.7e12, "fp16": 989.4e12, "bf16": 989.4e12, "fp8": 1978.9e12, "fp64": 67e12}
 _CDNA2: Final = {"fp32": 45.3e12, "fp16": 181e12, "bf16": 181e12, "fp64": 45.3e12}  # matrix units
-_CDNA3: Final = {"fp32": 163.4e12, "tf32": 653.7e12, "fp16": 1307.4e12, "bf16": 1307.4e12, "fp8": 2614.9e12, "fp64": 163.4e12}
+_CDNA3: Final = {"fp32": 163.4e12, "fp16": 1307.4e12, "bf16": 1307.4e12, "fp8": 2614.9e12, "fp64": 163.4e12}
 
 DEVICES: Final[dict[str, Device]] = {
     "v100": Device(
@@ -92,7 +92,7 @@ DEVICES: Final[dict[str, Device]] = {
         names=r"GB200",
     ),
     "b200": Device(
-        peak_flops={"fp32": 75e12, "tf32": 1.1e15, "fp16": 2.25e15, "bf16": 2.25e15, "fp8": 4.5e15, "fp4": 9e15, "fp64": 37e12},
+        peak_flops={"fp32": 75e12, "tf32": 1.1e15, "fp16": 2.25e15, "bf16": 2.25e15, "fp8": 4.5e15, "fp4": 9e15},
         memory_bytes_s=8e12,
         source="NVIDIA DGX B200 data sheet (per GPU, sparse figures halved)",
         names=r"B200",
