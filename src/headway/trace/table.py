@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.spec.breakdown import Health
-from headway.trace.sweep import Ints
+from headway.trace.sweep import EMPTY, Ints
 
 
 class Kind(IntEnum):
@@ -57,6 +57,14 @@ class Collective:
     bytes: int | None = None
 
 
+@dataclass(frozen=True)
+class Shape:
+    """The inputs of a host operator: dims of each (a list of dims for a list of tensors), and what its writer calls their types."""
+
+    dims: tuple[Any, ...]
+    types: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """One trace. Times are integer nanoseconds since the epoch of the writer; -1 in an integer column is "none".
@@ -77,6 +85,8 @@ class Table:
     forward: Ints  # thread of the forward operator: above 0 on a backward row
     names: tuple[str, ...]
     tracks: tuple[tuple[Any, Any], ...]
+    shape: Ints = EMPTY  # code into `shapes`, -1 none; empty: no row has any
+    shapes: tuple[Shape, ...] = ()
     collectives: Mapping[int, Collective] = field(default_factory=dict)  # by row
     rank: int | None = None
     world: int | None = None
