@@ -85,7 +85,7 @@ class Table:
     forward: Ints  # thread of the forward operator: above 0 on a backward row
     names: tuple[str, ...]
     tracks: tuple[tuple[Any, Any], ...]
-    shape: Ints = EMPTY  # code into `shapes`, -1 none; empty: no row has any
+    shape: Ints = field(default_factory=lambda: EMPTY)  # code into `shapes`, -1 none; empty: no row has any
     shapes: tuple[Shape, ...] = ()
     collectives: Mapping[int, Collective] = field(default_factory=dict)  # by row
     rank: int | None = None
