@@ -2,9 +2,9 @@
 
     python -m headway.study.truth --out docs/results/truth.json        (3 minutes on 2 cores)
 
-Each row is a run of two processes, traced over a window in which some steps are delayed by a known sleep and the others are not.
+Each row is a run of two processes, traced over a window in which every other step is delayed by a known sleep.
 
-    landed = mean of the bucket over delayed steps - mean over the others;   share = landed / planted >= 0.95
+    landed = mean over delayed steps of (the bucket in the step - its mean in the two steps beside it);   share = landed / planted >= 0.95
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from headway.spec.breakdown import RankBreakdown
 from headway.study import runs
 from headway.trace.explain import explain
 
-WINDOW: Final = (20, 31)
-DELAYED: Final = (24, 27)
+WINDOW: Final = (20, 45)
+DELAYED: Final = tuple(range(22, 45, 2))
 BOUND: Final = 0.95
 
 
@@ -49,7 +49,7 @@ CASES: Final = (
     Case(name="host sleep in the backward", inject="backward", bucket="idle.launch", phase="backward"),
     Case(name="blocking wait", inject="sync", bucket="idle.sync", phase="forward"),
     Case(name="slow optimizer", inject="optimizer", bucket="idle.launch", phase="optimizer"),
-    Case(name="slow checkpoint", inject="checkpoint", bucket="idle.checkpoint", phase="checkpoint", fields=(("checkpoint.every", "128"),)),
+    Case(name="slow checkpoint", inject="checkpoint", bucket="idle.checkpoint", phase="checkpoint", fields=(("checkpoint.every", "128"), ("checkpoint.blocking", "true"))),
     Case(name="slow peer, seen by itself", inject="forward:rank1", bucket="idle.launch", phase="forward", rank=1),
     Case(name="slow peer, seen by the other", inject="forward:rank1", bucket="comm.*.wait", phase="", rank=0),
 )
@@ -58,12 +58,12 @@ CASES: Final = (
 def measure(case: Case, work: Path, planted_ms: float) -> dict[str, Any]:
     """Run one case; where its milliseconds landed."""
     site, _, rank = case.inject.partition(":")
-    inject = f"{site}:{planted_ms}@{DELAYED[0]}-{DELAYED[1]}" + (f":{rank}" if rank else "")
+    inject = ",".join(f"{site}:{planted_ms}@{k}-{k}" + (f":{rank}" if rank else "") for k in DELAYED)
     run = work / case.name.replace(" ", "-").replace(",", "")
     if not run.exists():
         fields = {
-            "mesh.dp_shard": 2, "samples": 128 * 34, "observe.profile_steps": f"{WINDOW[0]}-{WINDOW[1]}", "observe.peak": "h200",
-            "observe.progress": "none", "checkpoint.every": 0, "guard.inject": inject,
+            "mesh.dp_shard": 2, "samples": 128 * (WINDOW[1] + 3), "observe.profile_steps": f"{WINDOW[0]}-{WINDOW[1]}", "observe.peak": "h200",
+            "observe.progress": "none", "observe.capture": False, "checkpoint.every": 0, "guard.inject": inject,
         }  # fmt: skip
         runs.train("digits", run, fields=fields | dict(case.fields))
     found = next(r for r in explain([str(run)]).ranks if r.rank == case.rank)
@@ -78,14 +78,13 @@ def measure(case: Case, work: Path, planted_ms: float) -> dict[str, Any]:
 
 
 def gain(rank: RankBreakdown, table: str, pattern: str) -> float:
-    """Milliseconds by which the buckets named `pattern` are larger in delayed steps than in the others."""
-    late: list[float] = []
-    calm: list[float] = []
+    """Milliseconds by which the buckets named `pattern` are larger in a delayed step than in the steps beside it."""
+    ms: dict[int, float] = {}
     for step in rank.steps:
-        if WINDOW[0] < step.step <= WINDOW[1] and step.buckets:
+        if step.buckets:
             ns = step.wall_ns if table == "wall" else sum(v for k, v in getattr(step, table).items() if fnmatchcase(k, pattern))
-            (late if DELAYED[0] <= step.step <= DELAYED[1] else calm).append(ns / 1e6)
-    return sum(late) / len(late) - sum(calm) / len(calm)
+            ms[step.step] = ns / 1e6
+    return sum(ms[k] - (ms[k - 1] + ms[k + 1]) / 2 for k in DELAYED) / len(DELAYED)
 
 
 def names(rank: RankBreakdown, table: str) -> set[str]:
