@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from headway.trace.memory.history import History
 from headway.trace.read.source import FIX, head
 from headway.trace.table import Table
 
@@ -19,6 +20,7 @@ class Reading:
 
     source: str
     tables: tuple[Table, ...] = ()  # timelines, one a process
+    memory: tuple[History, ...] = ()  # what allocators did, one a device
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,13 @@ class Reader:
         return result if isinstance(result, Reading) else Reading(source=str(path), tables=(result,))
 
 
+def _is_snapshot(path: Path, first: bytes) -> bool:
+    """The dict that torch.cuda.memory pickles, or the same as JSON: its first key is near the beginning."""
+    return first.lstrip()[:1] in (b"\x80", b"{") and any(key in first for key in (b"segments", b"device_traces", b"allocator_settings"))
+
+
 READERS = (
+    Reader("memory snapshot", _is_snapshot, "snapshot:read"),
     Reader("Kineto", lambda path, first: True, "kineto:read"),
 )  # in order; the last takes what no other knows and says what is wrong
 

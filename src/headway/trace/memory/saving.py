@@ -1,0 +1,168 @@
+"""What would make the peak smaller: each way with the most it can win, what that assumes, and the setting that does it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from headway.spec.memory import Held, MemoryBreakdown, Saving
+
+LEAST_SHARE = 0.02  # of the peak; what is smaller is not worth a line
+_LARGE = 0.10  # of the peak, held by one block
+_BLOCK = re.compile(r"\d+")
+
+
+def savings(found: MemoryBreakdown, spec: Mapping[str, Any] | None, *, expandable: bool) -> tuple[Saving, ...]:
+    """All ways worth a line, the largest first. `expandable`: the allocator uses expandable segments already.
+
+    They are told one by one: two of them together save less than their sum where both take from one part.
+    """
+    rules: Sequence[Callable[[], Iterator[Saving]]] = (
+        lambda: _recompute(found, spec),
+        lambda: _accumulate(found, spec),
+        lambda: _shard(found, spec),
+        lambda: _reshard(found, spec),
+        lambda: _defragment(found, expandable),
+        lambda: _large(found),
+        lambda: _leak(found),
+    )
+    least = LEAST_SHARE * found.reserved_bytes
+    every = [s for rule in rules for s in rule() if s.saves_bytes >= max(least, 1)]
+    return tuple(sorted(every, key=lambda s: -s.saves_bytes * s.confidence))
+
+
+def _at(spec: Mapping[str, Any] | None, *path: str) -> Any:
+    value: Any = spec
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _activations(found: MemoryBreakdown) -> list[Held]:
+    return [h for h in found.held if h.part.startswith("activations.") and h.part != "activations.(input)"]
+
+
+def _recompute(found: MemoryBreakdown, spec: Mapping[str, Any] | None) -> Iterator[Saving]:
+    """Of a place that n blocks of the network go through, n - 1 parts of n: the backward of one block needs its own again."""
+    mode = _at(spec, "remat", "mode")
+    if mode not in (None, "none"):
+        return
+    groups: dict[tuple[str, str], list[Held]] = {}
+    for h in _activations(found):
+        groups.setdefault((h.where, _BLOCK.sub("N", h.part) if "." in h.part.partition(".")[2] else h.part), []).append(h)
+    repeated = {key: (sum(h.num_blocks for h in hs), sum(h.num_bytes for h in hs)) for key, hs in groups.items()}
+    repeated = {key: (n, num) for key, (n, num) in repeated.items() if n > 1}
+    total = sum(num * (n - 1) // n for n, num in repeated.values())
+    if total:
+        top = sorted(repeated.items(), key=lambda kv: -kv[1][1])[:3]
+        yield Saving(
+            what="Activations of repeated blocks are kept for the backward",
+            part="activations",
+            saves_bytes=total,
+            confidence=0.7,
+            assumes="every place with several live blocks is a repeated module, and of each block only its input is kept, which is not "
+            "taken off here; the backward then runs each forward again (about a third more compute)",
+            evidence=tuple(f"{where}: {n} blocks, {num:,} bytes" for (where, _), (n, num) in top),
+            action="Recompute the blocks in the backward (activation checkpointing).",
+            patch={"remat.mode": "full"} if mode == "none" else None,
+        )
+
+
+def _accumulate(found: MemoryBreakdown, spec: Mapping[str, Any] | None) -> Iterator[Saving]:
+    now, batch = _at(spec, "accumulate"), _at(spec, "global_batch")
+    axes = [_at(spec, "mesh", axis) for axis in ("dp_replicate", "dp_shard")]
+    if not (isinstance(now, int) and isinstance(batch, int) and all(isinstance(a, int) and a > 0 for a in axes)):
+        return
+    if batch % (2 * now * axes[0] * axes[1]):
+        return
+    total = sum(n for name, n in found.parts.items() if name.startswith("activations."))
+    yield Saving(
+        what="A micro-batch is larger than the memory likes",
+        part="activations",
+        saves_bytes=total // 2,
+        confidence=0.8,
+        assumes="activations are in proportion to the samples of a micro-batch; smaller ones may use the device less well",
+        action="Halve the micro-batch: twice as many of them a step.",
+        patch={"accumulate": 2 * now},
+    )
+
+
+def _shard(found: MemoryBreakdown, spec: Mapping[str, Any] | None) -> Iterator[Saving]:
+    copies, shard = _at(spec, "mesh", "dp_replicate"), _at(spec, "mesh", "dp_shard")
+    if not (isinstance(copies, int) and isinstance(shard, int) and copies > 1):
+        return
+    total = sum(n for name, n in found.parts.items() if name.partition(".")[0] in ("parameters", "gradients", "optimizer"))
+    yield Saving(
+        what=f"Parameters, gradients and optimizer state are held {copies} times",
+        part="optimizer",
+        saves_bytes=total * (copies - 1) // copies,
+        confidence=0.7,
+        assumes="all of it is sharded evenly; each rank gathers the parameters of one block at a time, which needs room and communication",
+        action="Shard over all data ranks.",
+        patch={"mesh.dp_shard": shard * copies, "mesh.dp_replicate": 1},
+    )
+
+
+def _reshard(found: MemoryBreakdown, spec: Mapping[str, Any] | None) -> Iterator[Saving]:
+    if _at(spec, "mesh", "reshard") is not False:
+        return
+    yield Saving(
+        what="Gathered parameters are kept from the forward to the backward",
+        part="collectives.all_gather",
+        saves_bytes=found.parts.get("collectives.all_gather", 0) // 2,
+        confidence=0.6,
+        assumes="at least half of what is gathered at the peak is of blocks that do not run then; each is gathered twice a step",
+        action="Free them after the forward.",
+        patch={"mesh.reshard": True},
+    )
+
+
+def _defragment(found: MemoryBreakdown, expandable: bool) -> Iterator[Saving]:
+    if expandable:
+        return
+    free = found.parts.get("fragmentation.pinned", 0) + found.parts.get("fragmentation.cached", 0)
+    shown = [
+        f"a segment of {p.segment_bytes:,} bytes, {p.free_bytes:,} free, held by {p.blocks[0].num_blocks} x {p.blocks[0].where}"
+        for p in found.pins[:3]
+        if p.blocks
+    ]
+    yield Saving(
+        what="Reserved memory is in pieces that nothing fits into",
+        part="fragmentation",
+        saves_bytes=free,
+        confidence=0.6,
+        assumes="expandable segments map free pages where they are needed; less than 2 MiB a block stays, which is not taken off here",
+        evidence=tuple(shown),
+        action="Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts.",
+    )
+
+
+def _large(found: MemoryBreakdown) -> Iterator[Saving]:
+    for h in found.held:
+        if (
+            h.num_blocks == 1
+            and h.num_bytes >= _LARGE * found.reserved_bytes
+            and h.part.partition(".")[0] in ("activations", "gradients", "encoders")
+        ):
+            yield Saving(
+                what=f"One block of {h.where} takes {h.num_bytes / found.reserved_bytes:.0%} of the peak",
+                part=h.part,
+                saves_bytes=h.num_bytes // 2,
+                confidence=0.4,
+                assumes="it can be made in two halves, one after the other (a loss over tokens can, a decoder over tiles or frames can)",
+                action="Make it in pieces, or in a smaller number format.",
+            )
+
+
+def _leak(found: MemoryBreakdown) -> Iterator[Saving]:
+    for g in found.growth:
+        yield Saving(
+            what=f"{g.where} grows by {g.slope:,.0f} bytes a step",
+            part=g.part,
+            saves_bytes=max(0, g.num_bytes),
+            confidence=0.9,
+            assumes="nothing needs what was made in earlier steps; it goes on growing until memory ends",
+            evidence=(f"{g.num_bytes:,} bytes over {g.num_steps} steps, slope in [{g.low:,.0f}, {g.high:,.0f}]",),
+            action="Do not keep tensors of a step (losses with their graph, lists of outputs) beyond it: detach or convert them.",
+        )
