@@ -15,9 +15,11 @@ def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from headway.runtime import folder
     from headway.spec.breakdown import to_json
     from headway.trace.explain import explain as measure
+    from headway.trace.floor.ceiling import ceilings_file
 
     paths = [p if Path(p).exists() else str(folder.place(p)) for p in args.paths]
-    result = measure(paths, engine=args.engine, workers=args.workers, watch=_watch)
+    ceilings = ceilings_file(Path(args.ceilings)) if args.ceilings else None
+    result = measure(paths, engine=args.engine, workers=args.workers, watch=_watch, ceilings=ceilings)
     if args.html:
         _page(Path(args.html), result, paths)
     if args.json:
@@ -65,6 +67,7 @@ COMMANDS: Commands = {
         [
             ("paths", {"metavar": "PATH", "nargs": "+", "help": "run, Kineto trace (.json, .json.gz), or a folder of traces"}),
             ("--html", {"metavar": "FILE", "help": "write one self-contained page"}),
+            ("--ceilings", {"metavar": "FILE", "help": "JSON with what the device reaches: flops by format, memory_bytes_s"}),
             ("--workers", {"type": whole, "default": 0, "metavar": "N", "help": "processes that read files (0: as many as pay off)"}),
             ("--engine", {"choices": ("local", "ray"), "default": "local", "help": "read on this machine, or on a Ray cluster"}),
             JSON,

@@ -11,11 +11,16 @@ from typing import Any
 
 from headway.spec.breakdown import Breakdown, Health, RankBreakdown, StepBreakdown
 from headway.spec.errors import TraceError
+from headway.spec.hardware import Ceilings
 from headway.trace import health as doubts
 from headway.trace.attribute import attribute
 from headway.trace.cliff.find import cliffs
 from headway.trace.findings import findings
 from headway.trace.fleet.engine import Engine, Watch, reduced, unwatched
+from headway.trace.floor.ceiling import told
+from headway.trace.floor.floors import with_floors
+from headway.trace.floor.run import run_floors
+from headway.trace.floor.run import summary as of_ceilings
 from headway.trace.gather import Input, gather
 from headway.trace.part import FileParts
 from headway.trace.ranks.wait import Seat, arrivals, lateness
@@ -25,10 +30,13 @@ from headway.trace.summary import summarise
 _RANK = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
 
 
-def explain(paths: Sequence[str | Path], *, engine: Engine = "local", workers: int = 1, watch: Watch = unwatched) -> Breakdown:
+def explain(
+    paths: Sequence[str | Path], *, engine: Engine = "local", workers: int = 1, watch: Watch = unwatched, ceilings: Ceilings | None = None
+) -> Breakdown:
     """The breakdown of all traces that `paths` lead to; they are taken as ranks of one run.
 
     `engine` and `workers` say where files are read (`trace.fleet`); the answer does not depend on them. `watch` hears of each file.
+    `ceilings` of the device are what floors are counted against, in place of those that the run measured.
 
     Raises TraceError if a path is missing, is not a trace, or holds nothing to explain.
     """
@@ -39,20 +47,26 @@ def explain(paths: Sequence[str | Path], *, engine: Engine = "local", workers: i
     placed = [(rank, file, part) for rank, file in ranked for part in file.parts]
     seats = [Seat(rank, part.work, part.windows, file.host) for rank, file, part in placed]
     last, matched = arrivals(seats)
+    least = run_floors([(rank, part) for rank, _, part in placed], ceilings or told(given.info.get("ceilings")))
     measured = [
-        RankBreakdown(rank=rank, device=p.work.device, steps=attribute(p.work, p.windows, p.host, arrival), source=file.source)
-        for (rank, file, p), arrival in zip(placed, last, strict=True)
+        RankBreakdown(
+            rank=rank,
+            device=p.work.device,
+            steps=with_floors(attribute(p.work, p.windows, p.host, arrival), p.work, p.windows, floor),
+            source=file.source,
+        )
+        for (rank, file, p), arrival, floor in zip(placed, last, least.parts, strict=True)
     ]
     rows = _with_flops(_merge(measured, given), given)
     if not rows:
         raise TraceError("nothing to explain: no spans on any thread or device", where=str(paths[0]), fix=FIX)
     world = _world(files, given)
-    notes += [*given.events.health, *matched, *_missing(rows, world)]
+    notes += [*given.events.health, *matched, *least.health, *_missing(rows, world)]
     summary = summarise(rows, world)
     return Breakdown(
         ranks=tuple(rows),
         health=(*notes, *doubts.of_steps(summary)),
-        summary={**summary, "samples_s": _rate(summary, given)},
+        summary={**summary, "samples_s": _rate(summary, given), "ceilings": of_ceilings(least)},
         findings=findings(rows, lateness(seats, last), given.spec),
         cliffs=cliffs(given.events),
     )

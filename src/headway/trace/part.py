@@ -11,6 +11,7 @@ from pathlib import Path
 
 from headway.spec.breakdown import Health
 from headway.trace import health as doubts
+from headway.trace.floor.cost import Costs, costs
 from headway.trace.host import Host, hosts
 from headway.trace.read.file import read
 from headway.trace.table import Table
@@ -25,6 +26,8 @@ class Part:
     work: Work
     windows: Windows
     host: Host
+    costs: Costs  # FLOPs and bytes of each row of work
+    model: str = ""  # what the device is called
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,15 @@ def of_table(table: Table) -> FileParts:
     """The devices of one process."""
     table = doubts.refuse_impossible(table)
     host = hosts(table)
-    parts = tuple(Part(work=work, windows=windows(table, work), host=host) for work in works(table, host))
+    parts = tuple(
+        Part(work=work, windows=windows(table, work), host=host, costs=costs(table, work), model=_model(table, work.device))
+        for work in works(table, host)
+    )
     health = (*doubts.of_table(table), *(h for part in parts for h in doubts.of_work(part.work)))
     return FileParts(source=table.source, rank=table.rank, world=table.world, host=table.host, parts=parts, health=health)
+
+
+def _model(table: Table, device: str) -> str:
+    """What a file calls a device (cuda:1); its only name where all have one, and '' where it says nothing."""
+    number = int(device.rpartition(":")[2]) if ":" in device else 0
+    return table.devices[number] if number < len(table.devices) else next(iter(table.devices), "")

@@ -37,9 +37,21 @@ def summarise(ranks: Sequence[RankBreakdown], world: int | None) -> dict[str, An
         "exposed_comm_share": heads.get("comm", 0) / total if total else None,
         "hidden_comm_ns": sum(s.hidden_comm_ns for s in profiled),
         "hidden_comm_by_axis_ns": add([s.hidden_comm_by_axis_ns for s in profiled]),
+        **_floors(profiled),
         "flops": _median([float(s.flops) for s in steps if s.flops is not None]),
         "mfu": _median(mfus),
         "hfu": _median([s.hfu for s in steps if s.hfu is not None]),
+    }
+
+
+def _floors(steps: Sequence[StepBreakdown]) -> dict[str, Any]:
+    """Floors and what is recoverable by compute class, summed over steps; how much of compute has a floor (null: no shapes)."""
+    compute = sum(ns for s in steps for name, ns in s.buckets.items() if name.startswith("compute."))
+    known = sum(sum(s.floors.values()) + sum(s.recoverable.values()) for s in steps)
+    return {
+        "floors": add([s.floors for s in steps]),
+        "recoverable_ns": add([s.recoverable for s in steps]),
+        "floor_coverage": known / compute if known and compute else None,
     }
 
 

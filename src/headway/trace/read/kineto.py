@@ -22,7 +22,7 @@ from headway.trace.marks import is_mark
 from headway.trace.read.kineto_json import Event, File, Inexact, Loss, decode, decode_exact, nanoseconds
 from headway.trace.read.source import FIX, load
 from headway.trace.sweep import Ints
-from headway.trace.table import Collective, Group, Kind, Table
+from headway.trace.table import Collective, Group, Kind, Shape, Table
 
 _KINDS = {
     **dict.fromkeys(("kernel", "concurrent_kernel"), Kind.KERNEL),
@@ -117,6 +117,7 @@ def _columns(path: Path, file: File, spans: list[Event], times: tuple[Ints, Ints
     marked = np.array([is_mark(str(n)) for n in names], bool)[name] if len(names) else np.zeros(0, bool)
     kind = np.where((kind == Kind.OPERATOR) & marked, Kind.MARK, kind).astype(np.int8)
     rank, world, backend, groups = _distributed(file.distributed)
+    shape, shapes = _shapes(spans, np.flatnonzero(kind == Kind.OPERATOR))
     return Table(
         source=str(path),
         start=start[order] + base,
@@ -131,6 +132,8 @@ def _columns(path: Path, file: File, spans: list[Event], times: tuple[Ints, Ints
         forward=_whole([a.forward for a in args]),
         names=tuple(str(n) for n in names),
         tracks=tuple(tracks),
+        shape=shape,
+        shapes=shapes,
         collectives=_collectives(spans),
         rank=rank,
         world=world,
@@ -140,6 +143,26 @@ def _columns(path: Path, file: File, spans: list[Event], times: tuple[Ints, Ints
         host=file.host if isinstance(file.host, str) else "",
         health=tuple(health),
     )
+
+
+def _shapes(spans: list[Event], operators: Ints) -> tuple[Ints, tuple[Shape, ...]]:
+    """(shape code of each span, the shapes): each distinct text is decoded once."""
+    codes: dict[tuple[bytes, bytes], int] = {}
+    shape = np.full(len(spans), -1, np.int64)
+    for i in operators.tolist():
+        args = spans[i].args
+        if dims := bytes(args.dims):
+            shape[i] = codes.setdefault((dims, bytes(args.types)), len(codes))
+    return shape, tuple(_shape(*text) for text in codes)
+
+
+def _shape(dims: bytes, types: bytes) -> Shape:
+    """A recorded text as a shape; an empty one if it is no list."""
+    try:
+        shape, kinds = json.loads(dims), json.loads(types)
+    except ValueError:
+        return Shape((), ())
+    return Shape(tuple(shape), tuple(map(str, kinds))) if isinstance(shape, list) and isinstance(kinds, list) else Shape((), ())
 
 
 def _whole(values: list[Any]) -> Ints:
