@@ -1,43 +1,29 @@
 """`StepBreakdown` of each step of one device: every nanosecond of a window in exactly one bucket, one phase and one module.
 
-All step functions of time that matter (who runs on the device, what the host does, where windows end, when last ranks arrived) are cut
-at the union of their edges. On each piece all are constant, so a piece has one bucket, one phase and one module, and the sum of the
-pieces is the window.
+The pieces of `trace.pieces` are added up by bucket, phase and module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.spec.breakdown import COMM_PARTS, COMPUTE_CLASSES, IDLE_CAUSES, StepBreakdown
+from headway.spec.breakdown import StepBreakdown
 from headway.spec.event import PHASES
 from headway.trace.host import Host
+from headway.trace.pieces import Pieces, buckets, cut
 from headway.trace.ranks.wait import Arrivals
-from headway.trace.sweep import Ints, covered, paint, union
+from headway.trace.sweep import Ints, covered, union
 from headway.trace.windows import Windows
-from headway.trace.work import COMM, D2H, H2D, NUM_CLASSES, Work
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """Time from the first window's begin to the last one's end, cut where anything changes. Arrays have one entry a piece."""
-
-    start: Ints
-    length: Ints
-    window: Ints
-    owner: Ints  # row of work that runs, -1 for idle
-    track: Ints  # host track from which phase and module are read
-    when: Ints  # at this moment of that track
+from headway.trace.work import NUM_CLASSES, Work
 
 
 def attribute(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> tuple[StepBreakdown, ...]:
     """The breakdown of every window of one device. Every partition is checked to sum to the wall time."""
-    pieces = _pieces(work, windows, host, arrivals)
-    names, bucket = _buckets(work, host, arrivals, pieces)
+    pieces = cut(work, windows, host, arrivals)
+    names, bucket = buckets(work, host, arrivals, pieces)
     phase = host.phase(pieces.track, pieces.when)
     module = host.module(pieces.track, pieces.when)
     modules = (*host.modules, "other")
@@ -71,62 +57,6 @@ def attribute(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> t
         step.check()
         out.append(step)
     return tuple(out)
-
-
-def _pieces(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> Pieces:
-    owner = paint(work.start, work.end, work.level)
-    begin, end = windows.edges[0], windows.edges[-1]
-    edges = np.unique(np.concatenate((owner.edges, windows.edges, host.edges(), arrivals.time)))
-    edges = edges[(edges >= begin) & (edges <= end)]
-    start, length = edges[:-1], np.diff(edges)
-    window = windows.of_time(start)
-    row = owner.at(start)
-    runs = row >= 0
-    safe = np.maximum(row, 0)
-    if len(work):
-        track = np.where(runs, work.track[safe], _waited_for(work, windows, host, start + length, window))
-        when = np.where(runs, work.launched[safe], start)
-    else:
-        track, when = np.full(len(start), host.training, np.int64), start
-    return Pieces(start, length, window, row, track, when)
-
-
-def _waited_for(work: Work, windows: Windows, host: Host, until: Ints, window: Ints) -> Ints:
-    """The host track that launches the next device work of the same window; the training thread if there is none."""
-    index = np.searchsorted(work.start, until, side="left")
-    row = np.minimum(index, len(work) - 1)
-    inside_window = (index < len(work)) & (work.start[row] < windows.edges[window + 1])
-    track = np.where(inside_window, work.track[row], host.training)
-    return np.where(track >= 0, track, host.training)
-
-
-def _buckets(work: Work, host: Host, arrivals: Arrivals, pieces: Pieces) -> tuple[list[str], Ints]:
-    """(names of buckets, bucket of each piece)."""
-    names = [f"compute.{c}" for c in COMPUTE_CLASSES] + ["copy.h2d", "copy.d2h"] + [f"idle.{c}" for c in IDLE_CAUSES]
-    code_of = {n: i for i, n in enumerate(names)}
-    first_idle = code_of[f"idle.{IDLE_CAUSES[0]}"]
-    idle = pieces.owner < 0
-    bucket = np.full(len(pieces.start), -1, np.int64)
-    bucket[idle] = first_idle + host.cause(pieces.track[idle], pieces.start[idle])
-    if not len(work):
-        return names, bucket
-    owner = np.maximum(pieces.owner, 0)
-    level = np.where(idle, -1, work.level[owner])
-    of_level = np.arange(D2H + 1)
-    of_level[H2D], of_level[D2H] = code_of["copy.h2d"], code_of["copy.d2h"]
-    bucket = np.where(idle, bucket, of_level[level])
-    mine = np.flatnonzero(level == COMM)
-    if len(mine):
-        comm = work.comm_of[owner[mine]]
-        stems = [f"comm.{c.name}.{c.axis}" for c in work.comm]
-        order = {s: i for i, s in enumerate(dict.fromkeys(stems))}
-        stem = np.array([order[s] for s in stems], np.int64)[comm]
-        last = arrivals.time[comm]
-        transfer, wait, unsplit = range(len(COMM_PARTS))
-        part = np.where(last < 0, unsplit, np.where(pieces.start[mine] < last, wait, transfer))
-        bucket[mine] = len(names) + stem * len(COMM_PARTS) + part
-        names = names + [f"{s}.{p}" for s in order for p in COMM_PARTS]
-    return names, bucket
 
 
 def _table(pieces: Pieces, code: Ints, names: list[str] | tuple[str, ...], num: int) -> list[dict[str, int]]:

@@ -37,6 +37,8 @@ class Work:
     row: Ints  # row of the table
     comm: tuple[Comm, ...]  # what each collective is
     comm_of: Ints  # index into comm, -1 for other work
+    name: Ints  # code into names
+    names: tuple[str, ...]  # of kernels, copies, operators
 
     def __len__(self) -> int:
         return len(self.start)
@@ -52,6 +54,7 @@ def works(table: Table, host: Host) -> tuple[Work, ...]:
     for device in np.unique(table.device[rows]):
         mine = table.device[rows] == device
         comm, comm_of = describe(table, rows[mine], level[mine] == COMM, track[mine], launched[mine])
+        name, names = _names(table, rows[mine])
         out.append(
             Work(
                 device=f"cuda:{device}",
@@ -64,6 +67,8 @@ def works(table: Table, host: Host) -> tuple[Work, ...]:
                 row=rows[mine],
                 comm=comm,
                 comm_of=comm_of,
+                name=name,
+                names=names,
             )
         )
     return tuple(out)
@@ -128,6 +133,7 @@ def _cpu(table: Table, host: Host) -> Work:
     comm, comm_of = describe(table, rows, is_comm, track, launched, source)
     linked = np.ones(len(rows), bool)
     linked[is_comm] = known
+    name, names = _names(table, rows)
     return Work(
         device="cpu",
         start=table.start[rows],
@@ -139,7 +145,15 @@ def _cpu(table: Table, host: Host) -> Work:
         row=rows,
         comm=comm,
         comm_of=comm_of,
+        name=name,
+        names=names,
     )
+
+
+def _names(table: Table, rows: Ints) -> tuple[Ints, tuple[str, ...]]:
+    """Codes of the names of these rows, and those names alone."""
+    codes, name = np.unique(table.name[rows], return_inverse=True)
+    return name.reshape(-1), tuple(table.names[i] for i in codes.tolist())
 
 
 def _issues(name: str) -> bool:
