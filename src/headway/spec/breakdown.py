@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from headway.spec.cliff import Cliff
 from headway.spec.finding import Finding
+from headway.spec.health import Health as Health
+from headway.spec.memory import MemoryBreakdown
 
 SCHEMA: Final = "headway.breakdown/1"
 COMPUTE_CLASSES: Final = (
@@ -73,17 +75,6 @@ class RankBreakdown:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Health:
-    """Something about a trace that makes a number unreliable: its name, how often, and what it touches."""
-
-    what: str
-    count: int
-    rank: int | None = None
-    affects: str = ""
-    text: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Breakdown:
     """The answer of `headway explain`."""
 
@@ -92,6 +83,7 @@ class Breakdown:
     summary: Mapping[str, Any] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     cliffs: tuple[Cliff, ...] = ()  # where the steps of a run became slower, from its events
+    memory: tuple[MemoryBreakdown, ...] = ()  # one a (rank, device) whose memory was recorded
 
 
 def to_json(breakdown: Breakdown) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headway.spec.breakdown import Health
+from headway.spec.health import Health
 
 SCHEMA: Final = "headway.memory/1"
 KINDS: Final = (

@@ -22,6 +22,7 @@ from headway.trace.floor.floors import with_floors
 from headway.trace.floor.run import run_floors
 from headway.trace.floor.run import summary as of_ceilings
 from headway.trace.gather import Input, gather
+from headway.trace.memory.collect import breakdowns
 from headway.trace.part import FileParts
 from headway.trace.ranks.wait import Seat, arrivals, lateness
 from headway.trace.read.file import FIX
@@ -42,7 +43,7 @@ def explain(
     """
     given = gather([Path(p) for p in paths])
     files, notes = _read(given, engine, workers, watch)
-    ranked, renamed = _ranks(files)
+    ranked, renamed = _ranks([f for f in files if f.parts or not f.memory])
     notes += [replace(h, rank=rank) for rank, file in ranked for h in file.health] + renamed
     placed = [(rank, file, part) for rank, file in ranked for part in file.parts]
     seats = [Seat(rank, part.work, part.windows, file.host) for rank, file, part in placed]
@@ -58,7 +59,8 @@ def explain(
         for (rank, file, p), arrival, floor in zip(placed, last, least.parts, strict=True)
     ]
     rows = _with_flops(_merge(measured, given), given)
-    if not rows:
+    memory = breakdowns(ranked, [f for f in files if f.memory and not f.parts], given)
+    if not rows and not memory:
         raise TraceError("nothing to explain: no spans on any thread or device", where=str(paths[0]), fix=FIX)
     world = _world(files, given)
     notes += [*given.events.health, *matched, *least.health, *_missing(rows, world)]
@@ -69,6 +71,7 @@ def explain(
         summary={**summary, "samples_s": _rate(summary, given), "ceilings": of_ceilings(least)},
         findings=findings(rows, lateness(seats, last), given.spec),
         cliffs=cliffs(given.events),
+        memory=memory,
     )
 
 

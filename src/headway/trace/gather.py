@@ -12,6 +12,8 @@ from headway.spec.errors import TraceError
 from headway.trace.events import Events, read_events
 from headway.trace.read.file import FIX
 
+ENDINGS = (".json", ".json.gz", ".pickle", ".pkl", ".pickle.gz")  # of files that a folder is searched for
+
 
 @dataclass(frozen=True)
 class Input:
@@ -47,7 +49,7 @@ def _one(path: Path) -> Input:
         return _run(path)
     files = _traces(path)
     if not files:
-        raise TraceError("no trace in this folder (.json, .json.gz)", where=str(path), fix=FIX)
+        raise TraceError(f"no trace in this folder ({', '.join(ENDINGS)})", where=str(path), fix=FIX)
     return Input(files)
 
 
@@ -74,4 +76,4 @@ def _settings(path: Path) -> tuple[dict[str, Any] | None, dict[str, Any]]:
 def _traces(folder: Path) -> tuple[Path, ...]:
     """Files of a folder that may be traces; of a run folder, not its own records."""
     own = ("run.json", "graph.json", "status.json", "evaluate.json", "trials.json")
-    return tuple(sorted(p for p in folder.glob("*") if p.name.endswith((".json", ".json.gz")) and p.name not in own and p.is_file()))
+    return tuple(sorted(p for p in folder.glob("*") if p.name.endswith(ENDINGS) and p.name not in own and p.is_file()))

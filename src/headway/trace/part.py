@@ -13,6 +13,8 @@ from headway.spec.breakdown import Health
 from headway.trace import health as doubts
 from headway.trace.floor.cost import Costs, costs
 from headway.trace.host import Host, hosts
+from headway.trace.memory.history import History
+from headway.trace.memory.profiler import histories
 from headway.trace.read.file import read
 from headway.trace.table import Table
 from headway.trace.windows import Windows, windows
@@ -40,11 +42,16 @@ class FileParts:
     host: str  # name of the machine
     parts: tuple[Part, ...]
     health: tuple[Health, ...]
+    memory: tuple[History, ...] = ()  # what allocators did, one a device
 
 
 def of_file(path: Path) -> tuple[FileParts, ...]:
     """Every process of a file. Raises TraceError."""
-    return tuple(map(of_table, read(path).tables))
+    reading = read(path)
+    found = tuple(map(of_table, reading.tables))
+    if not reading.memory:
+        return found
+    return (*found, FileParts(source=reading.source, rank=None, world=None, host="", parts=(), health=(), memory=reading.memory))
 
 
 def of_table(table: Table) -> FileParts:
@@ -56,7 +63,8 @@ def of_table(table: Table) -> FileParts:
         for work in works(table, host)
     )
     health = (*doubts.of_table(table), *(h for part in parts for h in doubts.of_work(part.work)))
-    return FileParts(source=table.source, rank=table.rank, world=table.world, host=table.host, parts=parts, health=health)
+    memory = histories(table.allocations, table, host) if table.allocations is not None else ()
+    return FileParts(source=table.source, rank=table.rank, world=table.world, host=table.host, parts=parts, health=health, memory=memory)
 
 
 def _model(table: Table, device: str) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.spec.breakdown import Health
+from headway.trace.memory.history import Allocations
 from headway.trace.sweep import EMPTY, Ints
 
 
@@ -94,6 +95,7 @@ class Table:
     groups: tuple[Group, ...] = ()
     devices: tuple[str, ...] = ()
     host: str = ""
+    allocations: Allocations | None = None  # what a profiler recorded of memory
     health: tuple[Health, ...] = ()
 
     def __len__(self) -> int:

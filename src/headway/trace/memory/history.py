@@ -121,3 +121,21 @@ class History:
     def rows(self, *actions: Action) -> Ints:
         """Events of these actions, in order."""
         return np.flatnonzero(np.isin(self.action, [int(a) for a in actions]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allocations:
+    """Memory events of a profiler, in order of time: bytes given (above 0) or taken back at an address, and totals after it.
+
+    `device` codes into `devices`, `track` into `tracks` (process, thread); -1 in `address`, `allocated`, `reserved` is "not said".
+    """
+
+    time: Ints
+    device: Ints
+    track: Ints
+    address: Ints
+    size: Ints
+    allocated: Ints
+    reserved: Ints
+    devices: tuple[str, ...]
+    tracks: tuple[tuple[str, str], ...]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from headway.spec.breakdown import Health
 from headway.spec.errors import TraceError
 from headway.trace.classify import collective
 from headway.trace.marks import is_mark
+from headway.trace.read.allocations import allocations
 from headway.trace.read.kineto_json import Event, File, Inexact, Loss, decode, decode_exact, nanoseconds
 from headway.trace.read.source import FIX, load
 from headway.trace.sweep import Ints
@@ -69,7 +71,8 @@ def _table(path: Path, data: bytes, whole: bool) -> Table:
     health = _losses(loss, whole) + _unpaired(file)
     if not spans:
         raise TraceError("the trace holds no spans", where=str(path), fix="Profile at least one step, and let the export finish.")
-    return _columns(path, file, spans, (start, length, usable), health)
+    table = _columns(path, file, spans, (start, length, usable), health)
+    return replace(table, allocations=allocations(data, file.base_ns))
 
 
 def _spans(file: File) -> list[Event]:
