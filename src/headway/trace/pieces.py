@@ -80,7 +80,7 @@ def buckets(work: Work, host: Host, arrivals: Arrivals, pieces: Pieces) -> tuple
         stems = [f"comm.{c.name}.{c.axis}" for c in work.comm]
         order = {s: i for i, s in enumerate(dict.fromkeys(stems))}
         stem = np.array([order[s] for s in stems], np.int64)[comm]
-        last = arrivals.time[comm]
+        last = arrivals.time[owner[mine]]
         transfer, wait, unsplit = range(len(COMM_PARTS))
         part = np.where(last < 0, unsplit, np.where(pieces.start[mine] < last, wait, transfer))
         bucket[mine] = len(names) + stem * len(COMM_PARTS) + part

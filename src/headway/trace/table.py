@@ -48,7 +48,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Collective:
-    """What the writer said of one collective: normalised name, group, ranks, bytes sent or received (the larger); None: unknown."""
+    """What the writer said of one collective: normalised name, group, ranks, bytes sent or received (the larger); None: unknown.
+
+    `number`: the group's own count of its collectives; `peer`: of a send or recv, the other rank.
+    """
 
     name: str
     group: str | None = None
@@ -56,6 +59,8 @@ class Collective:
     ranks: tuple[int, ...] = ()
     size: int | None = None
     bytes: int | None = None
+    number: int | None = None
+    peer: int | None = None
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,9 @@ class Work:
     launched: Ints  # when; its own start if unknown
     linked: NDArray[np.bool_]
     row: Ints  # row of the table
-    comm: tuple[Comm, ...]  # what each collective is
+    comm: tuple[Comm, ...]  # the different collectives
     comm_of: Ints  # index into comm, -1 for other work
+    number: Ints  # of a collective: how many of its group came before it, as the group counts; -1 unknown
     name: Ints  # code into names
     names: tuple[str, ...]  # of kernels, copies, operators
 
@@ -53,7 +54,7 @@ def works(table: Table, host: Host) -> tuple[Work, ...]:
     out = []
     for device in np.unique(table.device[rows]):
         mine = table.device[rows] == device
-        comm, comm_of = describe(table, rows[mine], level[mine] == COMM, track[mine], launched[mine])
+        comm, comm_of, number = describe(table, rows[mine], level[mine] == COMM, track[mine], launched[mine])
         name, names = _names(table, rows[mine])
         out.append(
             Work(
@@ -67,6 +68,7 @@ def works(table: Table, host: Host) -> tuple[Work, ...]:
                 row=rows[mine],
                 comm=comm,
                 comm_of=comm_of,
+                number=number,
                 name=name,
                 names=names,
             )
@@ -130,7 +132,7 @@ def _cpu(table: Table, host: Host) -> Work:
     known = source >= 0
     track[is_comm] = np.where(known, table.track[source], -1)
     launched[is_comm] = np.where(known, table.start[source], launched[is_comm])
-    comm, comm_of = describe(table, rows, is_comm, track, launched, source)
+    comm, comm_of, number = describe(table, rows, is_comm, track, launched, source)
     linked = np.ones(len(rows), bool)
     linked[is_comm] = known
     name, names = _names(table, rows)
@@ -145,6 +147,7 @@ def _cpu(table: Table, host: Host) -> Work:
         row=rows,
         comm=comm,
         comm_of=comm_of,
+        number=number,
         name=name,
         names=names,
     )

@@ -1,10 +1,12 @@
 """What a collective is: its kind, the axis it runs along, who takes part, how many bytes.
 
-Sources, best first: the arguments the profiler wrote; the operator that issued it; marks of ours; FSDP's marks; its kernel's name.
+Sources, best first: the arguments the profiler wrote; the operator that issued it; its kernel's name. Of the axis: marks of ours; the
+group's description; FSDP's marks; where its ranks lie in the mesh that the user says.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,10 +14,11 @@ from numpy.typing import NDArray
 
 from headway.trace import classify, marks
 from headway.trace.host import comm_axes
+from headway.trace.ranks.axes import Mesh, named
 from headway.trace.sweep import NEVER, Ints, Steps, innermost
 from headway.trace.table import HOST, Collective, Kind, Table
 
-_POINT_TO_POINT = frozenset(("send", "recv", "send_recv", "peer_copy"))
+POINT_TO_POINT = frozenset(("send", "recv", "send_recv", "peer_copy"))
 _FSDP_AXIS = {"all_gather": "dp_shard", "reduce_scatter": "dp_shard", "all_reduce": "dp_replicate"}
 
 
@@ -27,33 +30,56 @@ class Comm:
     axis: str
     ranks: tuple[int, ...] = ()
     bytes: int | None = None
+    peer: int | None = None  # of a send or recv: the other rank
 
     @property
     def matched(self) -> bool:
         """Whether every member takes part at once, so that the last to arrive holds up the rest."""
-        return self.name not in _POINT_TO_POINT
+        return self.name not in POINT_TO_POINT
+
+    def pair(self, rank: int) -> tuple[int, int] | None:
+        """(from, to) of a send or recv of `rank`; None if its peer is unknown. A group of two has no other peer."""
+        peer = self.peer
+        if peer is None and len(self.ranks) == 2 and rank in self.ranks:
+            peer = self.ranks[0] if self.ranks[1] == rank else self.ranks[1]
+        if peer is None or peer == rank or self.name not in ("send", "recv"):
+            return None
+        return (rank, peer) if self.name == "send" else (peer, rank)
 
 
 def describe(
     table: Table, rows: Ints, is_comm: NDArray[np.bool_], track: Ints, launched: Ints, source: Ints | None = None
-) -> tuple[tuple[Comm, ...], Ints]:
-    """(collectives, index of each row's collective or -1). `source`: for each collective, the row that issued it, or -1."""
-    comm_of = np.full(len(rows), -1, np.int64)
+) -> tuple[tuple[Comm, ...], Ints, Ints]:
+    """(different collectives, index into them of each row or -1, the group's own number of each row or -1).
+
+    `source`: for each collective, the row that issued it, or -1.
+    """
+    comm_of, number = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
     mine = np.flatnonzero(is_comm)
-    comm_of[mine] = np.arange(len(mine))
     if not len(mine):
-        return (), comm_of
+        return (), comm_of, number
     issuer = _issuers(table, track[mine], launched[mine]) if source is None else source
     names, open_axis = comm_axes(table)
-    axis = _looked_up(open_axis, track[mine], launched[mine])
-    sharded = _looked_up(_fsdp(table), track[mine], launched[mine])
-    out = []
-    for i, row in enumerate(rows[mine].tolist()):
-        said = _said(table, row, int(issuer[i]))
-        group = _group(table, said)
-        where = _axis(table, said, names[axis[i]] if axis[i] >= 0 else "", bool(sharded[i] >= 0), group)
-        out.append(Comm(said.name, where, group or _members(table, where), said.bytes))
-    return tuple(out), comm_of
+    axis = _looked_up(open_axis, track[mine], launched[mine]).tolist()
+    sharded = (_looked_up(_fsdp(table), track[mine], launched[mine]) >= 0).tolist()
+    found: dict[tuple[Collective, int, bool], int] = {}
+    codes = []
+    for i, (row, by) in enumerate(zip(rows[mine].tolist(), issuer.tolist(), strict=True)):
+        said = _said(table, row, by)
+        if said.number is not None:
+            number[mine[i]] = said.number
+            said = replace(said, number=None)
+        codes.append(found.setdefault((said, axis[i], sharded[i]), len(found)))
+    described = [_comm(table, said, names[a] if a >= 0 else "", within) for said, a, within in found]
+    different = {comm: i for i, comm in enumerate(dict.fromkeys(described))}
+    comm_of[mine] = np.array([different[c] for c in described], np.int64)[codes]
+    return tuple(different), comm_of, number
+
+
+def _comm(table: Table, said: Collective, marked: str, sharded: bool) -> Comm:
+    group = _group(table, said)
+    where = _axis(table, said, marked, sharded, group)
+    return Comm(said.name, where, group or _members(table, where), said.bytes, said.peer)
 
 
 def _said(table: Table, row: int, issuer: int) -> Collective:
@@ -107,8 +133,8 @@ def _group(table: Table, said: Collective) -> tuple[int, ...]:
     """Global ranks of the group that the arguments name; () if they name none."""
     if said.ranks:
         return said.ranks
-    named = [g for g in table.groups if g.name == said.group]
-    return named[0].ranks if named else ()
+    found = [g for g in table.groups if g.name == said.group]
+    return found[0].ranks if found else ()
 
 
 def _axis(table: Table, said: Collective, marked: str, sharded: bool, ranks: tuple[int, ...]) -> str:
@@ -118,7 +144,7 @@ def _axis(table: Table, said: Collective, marked: str, sharded: bool, ranks: tup
     text = next((g.text for g in table.groups if g.name == said.group), "") if said.group is not None else ""
     text = said.text or text
     if text and text != "undefined":
-        return marks.axis(text)
+        return named(text)
     if sharded and said.name in _FSDP_AXIS:
         return _FSDP_AXIS[said.name]
     if said.group is not None:
@@ -133,7 +159,18 @@ def _only_world(table: Table) -> bool:
 
 def _members(table: Table, axis: str) -> tuple[int, ...]:
     """Ranks of the group of an axis: the group of that name, or all ranks where there is no other group."""
-    named = [g.ranks for g in table.groups if g.text and marks.axis(g.text) == axis]
-    if named:
-        return named[0]
+    found = [g.ranks for g in table.groups if g.text and named(g.text) == axis]
+    if found:
+        return found[0]
     return tuple(range(table.world)) if table.world and _only_world(table) else ()
+
+
+def placed(comms: Sequence[Comm], rank: int, mesh: Mesh) -> tuple[Comm, ...]:
+    """`comms` of one rank with the axes and members that a mesh gives them, where nothing in the trace says them."""
+    return tuple(_placed(c, rank, mesh) for c in comms)
+
+
+def _placed(comm: Comm, rank: int, mesh: Mesh) -> Comm:
+    unknown = comm.axis in ("group", "world") or comm.axis.startswith("group-")
+    axis = (mesh.axis(comm.ranks) if unknown else "") or comm.axis
+    return replace(comm, axis=axis, ranks=comm.ranks or mesh.group(rank, axis))

@@ -32,7 +32,7 @@ class Seat:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """For each collective of one device: when its last rank arrived and which rank that was; -1 where peers are missing."""
+    """For each row of work of one device: when the last rank arrived at its collective and which rank that was; -1 where that is unknown."""
 
     time: Ints
     rank: Ints
@@ -44,13 +44,13 @@ def arrivals(seats: Sequence[Seat]) -> tuple[tuple[Arrivals, ...], tuple[Health,
     doubled: set[Key] = set()
     keys = [_keys(seat) for seat in seats]
     for s, seat in enumerate(seats):
-        start = seat.work.start[seat.work.comm_of >= 0]
+        rows = np.flatnonzero(seat.work.comm_of >= 0)
         for c, key in enumerate(keys[s]):
             if key is not None:
                 if seat.rank in found[key]:
                     doubled.add(key)
-                found[key][seat.rank] = (s, c, int(start[c]))
-    out = [Arrivals(np.full(len(k), -1, np.int64), np.full(len(k), -1, np.int64)) for k in keys]
+                found[key][seat.rank] = (s, int(rows[c]), int(seat.work.start[rows[c]]))
+    out = [Arrivals(np.full(len(s.work), -1, np.int64), np.full(len(s.work), -1, np.int64)) for s in seats]
     crossed = 0
     for key, by_rank in found.items():
         if key in doubled or set(by_rank) != set(key[1]):
@@ -58,7 +58,7 @@ def arrivals(seats: Sequence[Seat]) -> tuple[tuple[Arrivals, ...], tuple[Health,
         last, rank = max((start, rank) for rank, (_, _, start) in by_rank.items())
         for s, c, _ in by_rank.values():
             out[s].time[c], out[s].rank[c] = last, rank
-            crossed += int(_ends(seats[s])[c] < last)
+            crossed += int(seats[s].work.end[c] < last)
     return tuple(out), tuple(_health(seats, crossed, doubled))
 
 
@@ -66,16 +66,11 @@ def lateness(seats: Sequence[Seat], found: Sequence[Arrivals]) -> dict[int, int]
     """Nanoseconds that each rank, arriving last, made the others wait inside collectives."""
     out: dict[int, int] = defaultdict(int)
     for seat, arrival in zip(seats, found, strict=True):
-        mine = seat.work.comm_of >= 0
-        start, end = seat.work.start[mine], seat.work.end[mine]
+        start, end = seat.work.start, seat.work.end
         waited = np.where(arrival.rank >= 0, np.minimum(arrival.time, end) - start, 0)
         for rank in np.unique(arrival.rank[waited > 0]).tolist():
             out[rank] += int(waited[(arrival.rank == rank) & (waited > 0)].sum())
     return dict(out)
-
-
-def _ends(seat: Seat) -> Ints:
-    return seat.work.end[seat.work.comm_of >= 0]
 
 
 def _keys(seat: Seat) -> list[Key | None]:
@@ -84,7 +79,7 @@ def _keys(seat: Seat) -> list[Key | None]:
     step = seat.windows.of_launch(work, first)[work.comm_of >= 0].tolist()
     count: dict[tuple[int, tuple[int, ...], str, str], int] = defaultdict(int)
     out: list[Key | None] = []
-    for k, comm in zip(step, work.comm, strict=True):
+    for k, comm in zip(step, [work.comm[c] for c in work.comm_of[work.comm_of >= 0].tolist()], strict=True):
         if k < 0 or not comm.ranks or not comm.matched or seat.rank not in comm.ranks:
             out.append(None)
             continue

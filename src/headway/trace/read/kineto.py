@@ -230,10 +230,17 @@ def _collectives(spans: list[Event]) -> dict[int, Collective]:
                 ranks=_members(args.ranks, size),
                 size=size,
                 bytes=_message(args.sent, args.received, args.dtype),
+                number=_counted(args.number),
+                peer=_counted(args.from_rank if args.to_rank is None else args.to_rank),
             )
         elif event.name is not None and event.name.startswith(host):
             out[i] = Collective(name=collective(event.name), bytes=_shaped(bytes(args.dims), bytes(args.types)))
     return out
+
+
+def _counted(value: Any) -> int | None:
+    number = _as_whole(value) if value.__class__ is not int else value
+    return number if 0 <= number < 1 << 62 else None
 
 
 def _members(text: Any, size: int | None) -> tuple[int, ...]:

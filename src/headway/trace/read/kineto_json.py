@@ -39,6 +39,9 @@ class Args(Struct, frozen=True, gc=False):
     text: Any = field(default=None, name="Process Group Description")
     ranks: Any = field(default=None, name="Process Group Ranks")
     size: Any = field(default=None, name="Group size")
+    number: Any = field(default=None, name="Seq")
+    from_rank: Any = field(default=None, name="Src Rank")
+    to_rank: Any = field(default=None, name="Dst Rank")
     bytes: Any = None
 
 
