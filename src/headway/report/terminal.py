@@ -12,6 +12,7 @@ from typing import Final
 from rich.console import Console
 
 from headway.report import format as fmt
+from headway.report.memory import print_memory
 from headway.report.rows import (
     Partition,
     Row,
@@ -49,6 +50,7 @@ def print_breakdown(b: Breakdown, console: Console) -> None:
     _communication(sheet, b)
     _findings(sheet, b, buckets.mean_wall_ns or phases.mean_wall_ns)
     _cliffs(sheet, b)
+    print_memory(sheet, b)
 
 
 def _health(sheet: Sheet, b: Breakdown) -> None:
@@ -63,7 +65,8 @@ def _health(sheet: Sheet, b: Breakdown) -> None:
 def _summary(sheet: Sheet, b: Breakdown) -> None:
     h = headline(b)
     if h.median_ns is None:
-        sheet.line("No steps: nothing to account for.", "bold")
+        if not b.memory:
+            sheet.line("No steps: nothing to account for.", "bold")
         return
     steps = f"{h.num_steps} step{'s' * (h.num_steps != 1)}"
     profiled = f" ({h.num_profiled} profiled)" if h.num_profiled != h.num_steps else ""
