@@ -22,6 +22,7 @@ from headway.report.account import (
 )
 from headway.report.curve import Curve, curves
 from headway.report.markup import Html, script_json, tag
+from headway.report.memory import memory_section
 from headway.report.rows import KINDS, headline
 from headway.report.script import JS
 from headway.report.series import heat, series
@@ -82,6 +83,7 @@ def page(
         ("time", "Time", time_section(b, parts, views)),
         ("ranks", "Ranks", heat_section(grid)),
         ("communication", "Communication", communication_section(b)),
+        ("memory", "Memory", memory_section(b)),
         ("training", "Training", _training(lines)),
         ("samples", "Samples", _samples(samples_png)),
         ("settings", "Settings", _settings(run)),
