@@ -17,6 +17,7 @@ from headway.report.page import page
 from headway.spec.breakdown import Breakdown
 from tests.report.examples import example, logs, mixed, png, run
 from tests.report.test_page import HOSTILE, hostile
+from tests.report.test_timeline import line
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = [
@@ -36,10 +37,25 @@ addEventListener("load", () => setTimeout(() => {
     return tip && !tip.hidden ? tip.innerText.replaceAll("\\u200b", "") : "";
   };
   const tips = [press("#stack", "Home"), press("#heat", "End"), press("[data-curve]", "End")];
+  const line = document.querySelector("#timeline"), shown = document.querySelector("#timeline-where"), zooms = [];
+  if (line) {
+    const key = (k) => line.dispatchEvent(new KeyboardEvent("keydown", { key: k, bubbles: true }));
+    const box = line.getBoundingClientRect();
+    zooms.push(shown.textContent);
+    for (const k of ["+", "+", "ArrowRight"]) key(k);
+    zooms.push(shown.textContent);
+    document.querySelector("[data-zoom=all]").click();
+    zooms.push(shown.textContent);
+    line.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + 5, clientY: box.top + 50, bubbles: true }));
+    zooms.push(line.querySelector(".tip").innerText);
+    const pen = line.querySelector("canvas").getContext("2d"), wide = pen.canvas.width;
+    const row = Math.round(50 * devicePixelRatio), at = (x) => String(pen.getImageData(x, row, 1, 1).data);
+    zooms.push(new Set(Array.from({ length: wide }, (_, x) => at(x))).size);
+  }
   const choose = document.querySelector("input[value=phases]");
   if (choose) choose.click();
   const visible = [...document.querySelectorAll("[data-table]")].filter((n) => !n.hidden).map((n) => n.dataset.table);
-  parent.postMessage({ errors, tips, visible, width: document.documentElement.scrollWidth, seen: innerWidth,
+  parent.postMessage({ errors, tips, zooms, visible, width: document.documentElement.scrollWidth, seen: innerWidth,
     shapes: document.querySelectorAll("#stack .series").length, note: (document.querySelector("#stack-note") || {}).textContent,
     painted: [...document.querySelectorAll("canvas")].map((c) => c.width * c.height) }, "*");
 }, 300));
@@ -65,10 +81,11 @@ def look(folder: Path, text: str, *, width: int) -> dict[str, Any]:
 @pytest.mark.parametrize("width", [1280, 400])
 def test_a_full_page(tmp_path: Path, width: int) -> None:
     b = example(2, 20)
-    said = look(tmp_path, page(breakdown=b, run=run(), logs=logs(), samples_png=png()), width=width)
+    lines = [line(0), line(1)]
+    said = look(tmp_path, page(breakdown=b, timelines=lines, run=run(), logs=logs(), samples_png=png()), width=width)
     assert said["errors"] == []
     assert said["seen"] == width and said["width"] <= width
-    assert said["shapes"] > 5 and said["painted"] == [40]
+    assert said["shapes"] > 5 and said["painted"][-1] == 40
     first = [r.steps[0] for r in b.ranks]
     gemm = sum(s.buckets["compute.gemm"] for s in first)
     stack, heat, loss = said["tips"]
@@ -76,6 +93,11 @@ def test_a_full_page(tmp_path: Path, width: int) -> None:
     assert "r0, step 119" in heat and f"{b.ranks[0].steps[-1].wall_ns:,} ns" in heat
     assert "768,000 samples" in loss
     assert said["visible"] == ["phases"]
+    whole, near, again, tip, colours = said["zooms"]
+    assert whole == again != near and whole.startswith("0 ns to ")
+    pieces = {(lines[0].names[c], f"{ns:,} ns") for c, ns in zip(lines[0].bucket, lines[0].end - lines[0].start, strict=True)}
+    assert any(name in tip and length in tip for name, length in pieces)
+    assert colours >= 4, "background and three buckets"
 
 
 @pytest.mark.parametrize("name", ["hostile", "mixed", "thin"])

@@ -14,14 +14,20 @@ def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
     """Say where the time of every step went, for a run folder or Kineto traces of any framework."""
     from headway.runtime import folder
     from headway.spec.breakdown import to_json
-    from headway.trace.explain import explain as measure
+    from headway.trace.explain import account
     from headway.trace.floor.ceiling import ceilings_file
 
     paths = [p if Path(p).exists() else str(folder.place(p)) for p in args.paths]
     ceilings = ceilings_file(Path(args.ceilings)) if args.ceilings else None
-    result = measure(paths, engine=args.engine, workers=args.workers, watch=_watch, ceilings=ceilings)
+    found = account(paths, engine=args.engine, workers=args.workers, watch=_watch, ceilings=ceilings)
+    result = found.breakdown
+    timelines = found.timelines() if args.html or args.perfetto else ()
     if args.html:
-        _page(Path(args.html), result, paths)
+        _page(Path(args.html), result, timelines, paths)
+    if args.perfetto:
+        from headway.report.perfetto import write_perfetto
+
+        write_perfetto(args.perfetto, timelines)
     if args.json:
         return print_json(to_json(result))
     from headway.report.terminal import print_breakdown
@@ -29,6 +35,8 @@ def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
     print_breakdown(result, console())
     if args.html:
         print(f"\npage: {args.html}")
+    if args.perfetto:
+        print(f"trace: {args.perfetto}, to open in ui.perfetto.dev")
     return 0
 
 
@@ -43,7 +51,7 @@ def _watch(files: Sequence[Path]) -> Any:
     return reading(files, Console(stderr=True))
 
 
-def _page(out: Path, result: Any, paths: Sequence[str]) -> None:
+def _page(out: Path, result: Any, timelines: Sequence[Any], paths: Sequence[str]) -> None:
     """The HTML page; of a run folder with its log, settings and samples."""
     from headway.report.page import write_page
     from headway.runtime import folder
@@ -53,6 +61,7 @@ def _page(out: Path, result: Any, paths: Sequence[str]) -> None:
     write_page(
         out,
         breakdown=result,
+        timelines=timelines,
         run=folder.read_json(path / "run.json") if path else None,
         logs=[e for e in folder.read_events(path) if e.get("kind") == "log"] if path else [],
         samples_png=samples.read_bytes() if samples and samples.is_file() else None,
@@ -67,6 +76,7 @@ COMMANDS: Commands = {
         [
             ("paths", {"metavar": "PATH", "nargs": "+", "help": "run, Kineto trace (.json, .json.gz), or a folder of traces"}),
             ("--html", {"metavar": "FILE", "help": "write one self-contained page"}),
+            ("--perfetto", {"metavar": "FILE", "help": "write a trace with our steps, buckets and phases for ui.perfetto.dev"}),
             ("--ceilings", {"metavar": "FILE", "help": "JSON with what the device reaches: flops by format, memory_bytes_s"}),
             ("--workers", {"type": whole, "default": 0, "metavar": "N", "help": "processes that read files (0: as many as pay off)"}),
             ("--engine", {"choices": ("local", "ray"), "default": "local", "help": "read on this machine, or on a Ray cluster"}),

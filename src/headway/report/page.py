@@ -21,6 +21,7 @@ from headway.report.account import (
     time_section,
 )
 from headway.report.curve import Curve, curves
+from headway.report.kernels import cliff_section, kernel_section
 from headway.report.markup import Html, script_json, tag
 from headway.report.memory import memory_section
 from headway.report.rows import KINDS, headline
@@ -28,8 +29,10 @@ from headway.report.script import JS
 from headway.report.series import heat, series
 from headway.report.style import CSS
 from headway.report.svg import curve_data, figure
+from headway.report.timeline import lanes, timeline_section
 from headway.spec.breakdown import Breakdown
 from headway.spec.errors import RunError
+from headway.trace.timeline import Timeline
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
@@ -38,6 +41,7 @@ def write_page(
     path: str | os.PathLike[str],
     *,
     breakdown: Breakdown | None = None,
+    timelines: Sequence[Timeline] = (),
     run: Mapping[str, Any] | None = None,
     logs: Sequence[Mapping[str, Any]] = (),
     samples_png: bytes | None = None,
@@ -47,7 +51,7 @@ def write_page(
 
     Raises RunError if the file cannot be written.
     """
-    text = page(breakdown=breakdown, run=run, logs=logs, samples_png=samples_png, title=title)
+    text = page(breakdown=breakdown, timelines=timelines, run=run, logs=logs, samples_png=samples_png, title=title)
     target = Path(path)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -65,6 +69,7 @@ def write_page(
 def page(
     *,
     breakdown: Breakdown | None = None,
+    timelines: Sequence[Timeline] = (),
     run: Mapping[str, Any] | None = None,
     logs: Sequence[Mapping[str, Any]] = (),
     samples_png: bytes | None = None,
@@ -75,22 +80,26 @@ def page(
     parts = partitions(b)
     views = {kind: view for kind in KINDS if (view := series(b, kind)) is not None}
     grid = heat(b)
+    drawn = lanes(timelines)
     lines = curves(logs)
     title = title or str(_at(run, "spec", "name") or "") or "Where the time goes"
     sections: list[tuple[str, str, Html | None]] = [
         ("health", "Health", health_section(b)),
         ("findings", "Findings", findings_section(b, parts)),
         ("time", "Time", time_section(b, parts, views)),
+        ("when", "Timeline", timeline_section(drawn)),
         ("ranks", "Ranks", heat_section(grid)),
+        ("kernels", "Kernels", kernel_section(b)),
         ("communication", "Communication", communication_section(b)),
         ("memory", "Memory", memory_section(b)),
+        ("cliffs", "Cliffs", cliff_section(b.cliffs)),
         ("training", "Training", _training(lines)),
         ("samples", "Samples", _samples(samples_png)),
         ("settings", "Settings", _settings(run)),
     ]
     shown = [(key, name, section) for key, name, section in sections if section is not None]
     nav = tag("nav", tag("div", *(tag("a", name, href=f"#{key}") for key, name, _ in shown)), aria_label="Sections") if shown else None
-    data = {"time": views, "heat": grid, "curves": [curve_data(c) for c in lines]}
+    data = {"time": views, "timeline": drawn, "heat": grid, "curves": [curve_data(c) for c in lines]}
     body = tag(
         "body",
         tag("header", tag("div", tag("h1", title), _facts(run)), class_="top"),

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-JS: Final = r"""
+from headway.report.script_timeline import TIMELINE_JS
+
+_JS: Final = r"""
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -186,6 +188,7 @@ JS: Final = r"""
     reveal();
   }
 
+@TIMELINE@
   // ---- heat map: ranks x steps ----
   const map = $("#heat");
   if (map) {
@@ -252,3 +255,5 @@ JS: Final = r"""
   });
 })();
 """
+
+JS: Final = _JS.replace("@TIMELINE@", TIMELINE_JS)

@@ -107,7 +107,7 @@ th:first-child, td:first-child { padding-left: 0; }
 td:first-child { min-width: 9rem; }
 .label { display: flex; gap: .55rem; align-items: baseline; }
 td i.swatch { flex: none; }
-#communication .name { white-space: nowrap; }
+#communication .name, .kind { white-space: nowrap; }
 td.bar { width: 26%; min-width: 90px; }
 td.bar i { display: block; height: 11px; border-radius: 2px; min-width: 1px; }
 tr:target td { background: var(--mark); }
@@ -116,6 +116,11 @@ tr:target:hover td { background: var(--mark); }
 .heat canvas { image-rendering: pixelated; border-radius: 3px; }
 .scale { display: flex; align-items: center; gap: .6rem; font-size: .82rem; color: var(--soft); }
 .scale i { width: 130px; height: 10px; border-radius: 2px; }
+.timeline { position: relative; touch-action: pan-y; cursor: grab; }
+.timeline canvas { position: absolute; inset: 0; width: 100%; height: 100%; }
+.timeline .lane { position: absolute; left: 0; font-size: 11.5px; line-height: 1.6; color: var(--soft); pointer-events: none; }
+button { font: inherit; font-size: .9rem; color: inherit; background: var(--card); border: 1px solid var(--line); border-radius: 7px;
+  padding: .2rem .7rem; cursor: pointer; }
 .samples { max-width: 100%; height: auto; display: block; border-radius: 6px; image-rendering: pixelated; }
 footer { color: var(--soft); font-size: .84rem; padding: 4px 0 40px; }
 @media (max-width: 640px) {

@@ -17,6 +17,7 @@ from typing import Any, Final
 from headway.spec.cliff import Cliff
 from headway.spec.finding import Finding
 from headway.spec.health import Health as Health
+from headway.spec.kernel import KernelUse
 from headway.spec.memory import MemoryBreakdown
 
 SCHEMA: Final = "headway.breakdown/1"
@@ -72,6 +73,7 @@ class RankBreakdown:
     device: str  # "cuda:0", "cpu", ...
     steps: tuple[StepBreakdown, ...]
     source: str = ""  # the file it was read from
+    kernels: tuple[KernelUse, ...] = ()  # of the traced windows, the longest first
 
 
 @dataclass(frozen=True, kw_only=True)

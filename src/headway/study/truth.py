@@ -49,7 +49,13 @@ CASES: Final = (
     Case(name="host sleep in the backward", inject="backward", bucket="idle.launch", phase="backward"),
     Case(name="blocking wait", inject="sync", bucket="idle.sync", phase="forward"),
     Case(name="slow optimizer", inject="optimizer", bucket="idle.launch", phase="optimizer"),
-    Case(name="slow checkpoint", inject="checkpoint", bucket="idle.checkpoint", phase="checkpoint", fields=(("checkpoint.every", "128"), ("checkpoint.blocking", "true"))),
+    Case(
+        name="slow checkpoint",
+        inject="checkpoint",
+        bucket="idle.checkpoint",
+        phase="checkpoint",
+        fields=(("checkpoint.every", "128"), ("checkpoint.blocking", "true")),
+    ),
     Case(name="slow peer, seen by itself", inject="forward:rank1", bucket="idle.launch", phase="forward", rank=1),
     Case(name="slow peer, seen by the other", inject="forward:rank1", bucket="comm.*.wait", phase="", rank=0),
 )
@@ -62,8 +68,8 @@ def measure(case: Case, work: Path, planted_ms: float) -> dict[str, Any]:
     run = work / case.name.replace(" ", "-").replace(",", "")
     if not run.exists():
         fields = {
-            "mesh.dp_shard": 2, "samples": 128 * (WINDOW[1] + 3), "observe.profile_steps": f"{WINDOW[0]}-{WINDOW[1]}", "observe.peak": "h200",
-            "observe.progress": "none", "observe.capture": False, "checkpoint.every": 0, "guard.inject": inject,
+            "mesh.dp_shard": 2, "samples": 128 * (WINDOW[1] + 3), "observe.profile_steps": f"{WINDOW[0]}-{WINDOW[1]}",
+            "observe.peak": "h200", "observe.progress": "none", "observe.capture": False, "checkpoint.every": 0, "guard.inject": inject,
         }  # fmt: skip
         runs.train("digits", run, fields=fields | dict(case.fields))
     found = next(r for r in explain([str(run)]).ranks if r.rank == case.rank)

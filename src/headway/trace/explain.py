@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +22,36 @@ from headway.trace.floor.floors import with_floors
 from headway.trace.floor.run import run_floors
 from headway.trace.floor.run import summary as of_ceilings
 from headway.trace.gather import Input, gather
+from headway.trace.kernels import kernels, merged
 from headway.trace.memory.collect import breakdowns
 from headway.trace.part import FileParts
 from headway.trace.ranks.wait import Seat, arrivals, lateness
 from headway.trace.read.file import FIX
 from headway.trace.summary import summarise
+from headway.trace.timeline import Timeline, timeline
 
 _RANK = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Account:
+    """The breakdown, and the timelines of the devices that were traced, made when they are asked for."""
+
+    breakdown: Breakdown
+    timelines: Callable[[], tuple[Timeline, ...]]
 
 
 def explain(
     paths: Sequence[str | Path], *, engine: Engine = "local", workers: int = 1, watch: Watch = unwatched, ceilings: Ceilings | None = None
 ) -> Breakdown:
-    """The breakdown of all traces that `paths` lead to; they are taken as ranks of one run.
+    """The breakdown of `account`."""
+    return account(paths, engine=engine, workers=workers, watch=watch, ceilings=ceilings).breakdown
+
+
+def account(
+    paths: Sequence[str | Path], *, engine: Engine = "local", workers: int = 1, watch: Watch = unwatched, ceilings: Ceilings | None = None
+) -> Account:
+    """The breakdown of all traces that `paths` lead to, and their timelines; they are taken as ranks of one run.
 
     `engine` and `workers` say where files are read (`trace.fleet`); the answer does not depend on them. `watch` hears of each file.
     `ceilings` of the device are what floors are counted against, in place of those that the run measured.
@@ -55,6 +72,7 @@ def explain(
             device=p.work.device,
             steps=with_floors(attribute(p.work, p.windows, p.host, arrival), p.work, p.windows, floor),
             source=file.source,
+            kernels=kernels(p.work, p.windows, floor),
         )
         for (rank, file, p), arrival, floor in zip(placed, last, least.parts, strict=True)
     ]
@@ -65,7 +83,7 @@ def explain(
     world = _world(files, given)
     notes += [*given.events.health, *matched, *least.health, *_missing(rows, world)]
     summary = summarise(rows, world)
-    return Breakdown(
+    breakdown = Breakdown(
         ranks=tuple(rows),
         health=(*notes, *doubts.of_steps(summary)),
         summary={**summary, "samples_s": _rate(summary, given), "ceilings": of_ceilings(least)},
@@ -73,6 +91,11 @@ def explain(
         cliffs=cliffs(given.events),
         memory=memory,
     )
+
+    def timelines() -> tuple[Timeline, ...]:
+        return tuple(timeline(rank, p.work, p.windows, p.host, a) for (rank, _, p), a in zip(placed, last, strict=True))
+
+    return Account(breakdown, timelines)
 
 
 def _read(given: Input, engine: Engine, workers: int, watch: Watch) -> tuple[list[FileParts], list[Health]]:
@@ -130,7 +153,8 @@ def _merge(measured: Iterable[RankBreakdown], given: Input) -> list[RankBreakdow
         steps = {s.step: s for s in told} | {s.step: s for p in parts for s in p.steps}
         if steps:
             source = ", ".join(p.source for p in parts)
-            out.append(RankBreakdown(rank=rank, device=device, steps=tuple(steps[k] for k in sorted(steps)), source=source))
+            table = merged([p.kernels for p in parts])
+            out.append(RankBreakdown(rank=rank, device=device, steps=tuple(steps[k] for k in sorted(steps)), source=source, kernels=table))
     return out
 
 

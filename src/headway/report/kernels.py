@@ -1,0 +1,104 @@
+"""The page's kernel table: the kernels that take most time, with their floor and what of it they achieve; and the cliffs of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from headway.report import format as fmt
+from headway.report.colour import colours
+from headway.report.markup import Html, breakable, tag
+from headway.spec.breakdown import Breakdown
+from headway.spec.cliff import Cliff
+from headway.spec.kernel import KernelUse
+
+SHOWN: Final = 40  # of all; --json holds every one
+
+
+def kernel_rows(b: Breakdown) -> list[KernelUse]:
+    """The kernels of all devices added up, the longest first; a median is the largest of the devices'."""
+    rows: dict[tuple[str, str], KernelUse] = {}
+    for rank in b.ranks:
+        for k in rank.kernels:
+            old = rows.get((k.name, k.kind))
+            rows[k.name, k.kind] = k if old is None else _plus(old, k)
+    return sorted(rows.values(), key=lambda k: -k.total_ns)
+
+
+def _plus(a: KernelUse, b: KernelUse) -> KernelUse:
+    floor = None if a.floor_ns is None and b.floor_ns is None else (a.floor_ns or 0) + (b.floor_ns or 0)
+    return KernelUse(
+        name=a.name,
+        kind=a.kind,
+        count=a.count + b.count,
+        total_ns=a.total_ns + b.total_ns,
+        median_ns=max(a.median_ns, b.median_ns),
+        floor_ns=floor,
+        known_ns=a.known_ns + b.known_ns,
+    )
+
+
+def kernel_section(b: Breakdown) -> Html | None:
+    """The table, or None where no kernel is known."""
+    rows = kernel_rows(b)
+    if not rows:
+        return None
+    windows = max(1, sum(1 for r in b.ranks for s in r.steps if s.buckets))
+    total = sum(k.total_ns for k in rows)
+    heads = ("Kernel", "kind", "launches a step", "ms a step", "share", "median", "floor ms", "at its floor")
+    head = tag("tr", *(tag("th", h, class_="num" if i > 1 else None) for i, h in enumerate(heads)))
+    swatches = colours("buckets", [k.kind if not k.kind.startswith("comm.") else "comm" for k in rows[:SHOWN]])
+    body = [_row(k, colour, windows, total) for k, colour in zip(rows[:SHOWN], swatches, strict=True)]
+    more = f" {len(rows) - SHOWN} more take {fmt.share(sum(k.total_ns for k in rows[SHOWN:]), total)}." if len(rows) > SHOWN else ""
+    doc = (
+        "Launches of one name added up as they are, whatever ran beside them. Floor: the least time of the work on this device, from its "
+        "shapes and ceilings; at its floor: floor over time, of the launches whose shapes are known (~: of less than 90 % of the time)."
+    )
+    table = tag("table", tag("thead", head), tag("tbody", *body))
+    return tag(
+        "section",
+        tag("h2", "Kernels"),
+        tag("div", table, class_="scroll", tabindex="0", role="group", aria_label="Kernels by time"),
+        tag("p", doc + more, class_="note"),
+        id="kernels",
+    )
+
+
+def _row(k: KernelUse, colour: str, windows: int, total: int) -> Html:
+    name = k.name if len(k.name) <= 100 else k.name[:70] + " ... " + k.name[-24:]
+    label = tag("div", tag("i", class_="swatch", style=f"background:{colour}"), tag("span", breakable(name), class_="name"), class_="label")
+    known = k.floor_ns is not None and k.known_ns > 0
+    part = "~" if known and k.known_ns < 0.9 * k.total_ns else ""
+    return tag(
+        "tr",
+        tag("td", label, title=k.name),
+        tag("td", k.kind, class_="kind"),
+        tag("td", f"{k.count / windows:,.1f}", class_="num"),
+        tag("td", fmt.milliseconds(k.total_ns / windows, 3), class_="num", title=f"{k.total_ns:,} ns in all"),
+        tag("td", fmt.share(k.total_ns, total), class_="num"),
+        tag("td", fmt.duration(k.median_ns), class_="num"),
+        tag("td", fmt.milliseconds((k.floor_ns or 0) / windows, 3) if known else "", class_="num"),
+        tag("td", f"{part}{fmt.percent((k.floor_ns or 0) / k.known_ns)}" if known else "", class_="num"),
+    )
+
+
+def cliff_section(cliffs: Sequence[Cliff]) -> Html | None:
+    """Where the steps of the run became slower."""
+    if not cliffs:
+        return None
+    return tag("section", tag("h2", "Cliffs"), tag("ol", *map(_cliff, cliffs), class_="findings"), id="cliffs")
+
+
+def _cliff(c: Cliff) -> Html:
+    won = tag("div", tag("b", fmt.duration(c.lost_ns)), tag("span", f"in all, {c.kind}", class_="soft"), class_="won")
+    steps = ", ".join(map(str, c.steps[:12])) + (f" and {len(c.steps) - 12} more" if len(c.steps) > 12 else "")
+    evidence = tag("details", tag("summary", "Evidence"), tag("ul", *(tag("li", e) for e in (*c.evidence, f"steps {steps}"))))
+    what = tag(
+        "div",
+        tag("b", c.what),
+        tag("p", c.action) if c.action else None,
+        tag("span", f"{c.cause}, rank {c.rank} · accounts for {fmt.percent(c.share)}", class_="soft"),
+        evidence,
+        class_="what",
+    )
+    return tag("li", won, what)

@@ -1,0 +1,18 @@
+"""`KernelUse`: what all launches of one kernel (or copy, or operator of a CPU) cost on one device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelUse:
+    """Sums over the traced windows of one device. Spans of one kernel are added as they are, whatever ran beside them. Times are ns."""
+
+    name: str
+    kind: str  # compute.<class>, comm.<collective>, copy.h2d, copy.d2h
+    count: int
+    total_ns: int
+    median_ns: int  # of a launch
+    floor_ns: int | None = None  # of the launches whose floor is known
+    known_ns: int = 0  # time of those launches
