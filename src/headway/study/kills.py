@@ -34,7 +34,13 @@ from headway.study.parity import BOUNDS, SMALL
 STEPS: Final = 150
 STEPS_OTHER: Final = 50  # as far as the parity table goes: rounding grows with every step
 SLOW: Final = "forward:100"  # a life that is to be killed has 100 ms more in each step, so that the moments are spread over it
-FIELDS: Final = SMALL | {"optim.decay": "constant", "checkpoint.every": 64 * 5, "guard.trail": "false", "mesh.dp_shard": 2}
+FIELDS: Final = SMALL | {
+    "optim.decay": "constant",
+    "optim.final_lr": 0,
+    "checkpoint.every": 64 * 5,
+    "guard.trail": "false",
+    "mesh.dp_shard": 2,
+}
 OTHER: Final = (
     {"mesh.dp_shard": 1},
     {"mesh.dp_shard": 4},

@@ -9,12 +9,13 @@ import torch
 
 from headway.runtime import build
 from headway.runtime.checkpoint import Checkpoints
-from headway.spec.event import trace_file
+from headway.spec.event import memory_file, trace_file
 from headway.spec.field import changes
 from headway.spec.run import RunSpec, profile_window
 from headway.train.guard import Guard
 from headway.train.loop import Hook, Running
 from headway.train.signals import Signals
+from headway.train.snapshot import MemoryRecording, start_memory
 from headway.train.step import StepOut
 
 
@@ -51,19 +52,27 @@ class Save(Hook):
 
 
 class Profile(Hook):
-    """A Kineto trace of every rank over a window of steps: `observe.profile_steps`, and whenever a live run is asked for one."""
+    """A Kineto trace of every rank over a window of steps: `observe.profile_steps`, and whenever a live run is asked for one.
+
+    On CUDA the step that follows a window leaves a memory snapshot.
+    """
 
     def __init__(self, spec: RunSpec, signals: Signals) -> None:
         self._planned, self._signals = profile_window(spec), signals
         self._profiler: Any = None
+        self._memory: MemoryRecording | None = None  # of the step after a window
         self._first, self._last = 0, -1  # the window that is open, inclusive
 
     def before(self, run: Running) -> None:
         """End a window that is over; start one where it starts. A request comes first; what it leaves of a planned window follows."""
         step = run.state.step
+        if self._memory is not None:
+            self._write_memory(run)
         if self._profiler is not None and step > self._last:
             self._stop(run)
-        if self._profiler is not None:
+            self._memory = start_memory(run.state)
+            run.tracing = self._memory is not None
+        if self._profiler is not None or self._memory is not None:
             return
         if self._signals.profile:
             self._last, self._signals.profile = step + self._signals.profile - 1, 0
@@ -79,6 +88,19 @@ class Profile(Hook):
         """End a window that the run has cut."""
         if self._profiler is not None:
             self._stop(run)
+        if self._memory is not None:
+            self._write_memory(run)
+
+    def _write_memory(self, run: Running) -> None:
+        recording, self._memory = self._memory, None
+        run.tracing = False
+        step = run.state.step - 1
+        file = run.path / "traces" / memory_file(run.place.rank, step)
+        try:
+            assert recording is not None, "called with an open recording"
+            recording.write(file, run.place.rank, step)
+        except OSError as error:
+            run.tell("warning", f"the memory snapshot {file} cannot be written: {error.strerror}")
 
     def _stop(self, run: Running) -> None:
         first, last = self._first, run.state.step - 1

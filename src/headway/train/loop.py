@@ -59,23 +59,24 @@ class Hook:
 def loop(run: Running, hooks: Sequence[Hook]) -> None:
     """Train until all samples are seen or a hook gives a reason to stop."""
     with closing(Counters(run.state.device)) as counters:
-        _steps(run, hooks, counters)
+        while not run.done and not run.reason:
+            one(run, hooks, counters)
     for hook in hooks:
         hook.close(run)
 
 
-def _steps(run: Running, hooks: Sequence[Hook], counters: Counters) -> None:
-    while not run.done and not run.reason:
-        traced = run.tracing  # a window that ends now costs this step its export
-        for hook in hooks:
-            hook.before(run)
-        traced |= run.tracing
-        run.emit.begin(run.state.step)
-        with run.emit.phase("input"):
-            batches = next(run.batches)
-        if run.state.spec.guard.trail:
-            run.emit.event("draws", step=run.state.step, hash=trail.hash_of(run.state, batches))
-        out = step(run.state, batches, run.emit)
-        for hook in hooks:
-            hook.after(run, out)
-        run.emit.end(samples=run.state.samples, **counters.read(batches), **({"traced": True} if traced else {}))
+def one(run: Running, hooks: Sequence[Hook], counters: Counters) -> None:
+    """One step, with everything that belongs to it."""
+    traced = run.tracing  # a window that ends now costs this step its export
+    for hook in hooks:
+        hook.before(run)
+    traced |= run.tracing
+    run.emit.begin(run.state.step)
+    with run.emit.phase("input"):
+        batches = next(run.batches)
+    if run.state.spec.guard.trail:
+        run.emit.event("draws", step=run.state.step, hash=trail.hash_of(run.state, batches))
+    out = step(run.state, batches, run.emit)
+    for hook in hooks:
+        hook.after(run, out)
+    run.emit.end(samples=run.state.samples, **counters.read(batches), **({"traced": True} if traced else {}))
