@@ -66,6 +66,11 @@ def test_a_run_learns_and_its_trace_adds_up(tmp_path: Path, compute: str) -> Non
         assert sum(step["buckets"].values()) == sum(step["phases"].values()) == step["wall_ns"]
         assert step["buckets"]["compute.gemm"] > 0
         assert step["phases"]["backward"] > 0
+    (memory,) = explained["memory"]
+    assert (memory["measured"], memory["step"]) == ("snapshot", 103), "of the step after the traced window"
+    assert sum(memory["parts"].values()) == memory["reserved_bytes"] >= memory["allocated_bytes"]
+    assert {"parameters", "optimizer"} <= set(memory["parts"])
+    assert any(part.startswith("activations.blocks.") for part in memory["parts"])
 
 
 def headway(*words: str) -> str:

@@ -34,7 +34,7 @@ def factory(device: torch.device, nvtx: bool) -> Ranges:
 
 def mark_modules(network: nn.Module, ranges: Ranges) -> None:
     """Put a range `headway::module::<path>` around the forward of each child and each block of a network."""
-    for path, module in _marked(network):
+    for path, module in marked(network):
         open_ranges: list[AbstractContextManager[Any]] = []
 
         def enter(module: nn.Module, args: Any, name: str = MODULE_PREFIX + path, stack: list[Any] = open_ranges) -> None:
@@ -48,8 +48,8 @@ def mark_modules(network: nn.Module, ranges: Ranges) -> None:
         module.register_forward_hook(leave, always_call=False)
 
 
-def _marked(network: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Children of the network, and instead of a list its items."""
+def marked(network: nn.Module) -> list[tuple[str, nn.Module]]:
+    """(path, module) of the children of a network, and instead of a list of its items."""
     out: list[tuple[str, nn.Module]] = []
     for name, child in network.named_children():
         if isinstance(child, (nn.ModuleList, nn.Sequential)):

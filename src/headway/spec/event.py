@@ -34,6 +34,11 @@ def events_file(rank: int) -> str:
     return "events.jsonl" if rank == 0 else f"events.rank{rank}.jsonl"
 
 
+def memory_file(rank: int, step: int) -> str:
+    """Name of the memory snapshot of `rank` over one step."""
+    return f"memory{step:06d}.rank{rank}.pickle"
+
+
 def trace_file(rank: int, first: int, last: int) -> str:
     """Name of the Kineto trace of `rank` over the steps [first, last]."""
     return f"steps{first:06d}-{last:06d}.rank{rank}.json.gz"

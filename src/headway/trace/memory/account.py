@@ -14,7 +14,7 @@ from headway.trace.memory import kinds
 from headway.trace.memory.growth import leaks
 from headway.trace.memory.history import Action, History
 from headway.trace.memory.layout import free_parts, layout, pins
-from headway.trace.memory.lives import Lives, allocated, lives, reserved
+from headway.trace.memory.lives import Lives, allocated, lives, reserved, totals
 from headway.trace.memory.saving import savings
 from headway.trace.memory.steps import step_ends
 from headway.trace.sweep import NEVER, Ints, Steps
@@ -37,7 +37,7 @@ def account(history: History, rank: int, *, beside: Beside | None = None, spec: 
     beside = beside or Beside()
     of, n = lives(history), len(history)
     known = allocated(of, n)
-    taken = np.concatenate((history.allocated[:1], history.allocated)) if len(history.allocated) else known
+    taken = totals(history) if len(history.allocated) else known
     held = reserved(history)
     held, taken, health = _consistent(held, taken, known, history)
     moment = peak(held, taken)
@@ -124,12 +124,13 @@ def _marked(history: History, of: Lives, beside: Beside, part: Ints, code: dict[
     """Activations by the module that was marked on the training thread when they were asked for; a stack knows files, not instances."""
     is_activation = np.array([n.startswith("activations") and n != "activations.(input)" for n in code], bool)
     rows = np.flatnonzero(is_activation[part] & (of.born > 0)) if len(of) else part
-    if not len(beside.modules) or not len(rows):
+    modules, at = (history.modules, history.module_at) if history.modules else (beside.modules, beside.module_at)
+    if not modules or not len(rows):
         return part
-    module = beside.module_at.at(history.time[of.born[rows] - 1])
+    module = at.at(history.time[of.born[rows] - 1])
     out = part.copy()
     for i in np.unique(module[module >= 0]).tolist():
-        out[rows[module == i]] = code.setdefault(f"activations.{beside.modules[i] or '(no module)'}", len(code))
+        out[rows[module == i]] = code.setdefault(f"activations.{modules[i] or '(no module)'}", len(code))
     return out
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headway.spec.breakdown import Health
-from headway.trace.sweep import Ints
+from headway.trace.sweep import NEVER, Ints, Steps
 
 NONE = np.zeros(0, np.int64)
 
@@ -92,7 +92,8 @@ class History:
     """One device. `time` is nanoseconds since the epoch, -1 where it is not known; -1 in `site` is none.
 
     `reserved` and `allocated`, where they are not empty, are the allocator's own totals after each event (profilers write them; they
-    know no segments). `named` is what the program said of its tensors, `step_ends` when its steps ended (number -> nanoseconds).
+    know no segments). `named` is what the program said of its tensors, `step_ends` when its steps ended (number -> nanoseconds),
+    `module_at` where it was.
     """
 
     source: str
@@ -112,6 +113,8 @@ class History:
     rank: int | None = None
     named: tuple[Named, ...] = ()
     step_ends: Mapping[int, int] = field(default_factory=dict)
+    modules: tuple[str, ...] = ()
+    module_at: Steps = NEVER  # time -> code of the module whose forward was open
     settings: Mapping[str, object] = field(default_factory=dict)
     health: tuple[Health, ...] = ()
 

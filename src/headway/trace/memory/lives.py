@@ -148,3 +148,9 @@ def allocated(of: Lives, num_events: int, rows: Ints | None = None) -> Ints:
     np.add.at(change, np.minimum(of.born[mine], num_events + 1), of.size[mine])
     np.add.at(change, np.minimum(of.freed[mine], num_events + 1), -of.size[mine])
     return np.cumsum(change)[: num_events + 1]
+
+
+def totals(history: History) -> Ints:
+    """Allocated bytes at each moment [n + 1] as the allocator itself counted them after each event."""
+    first = int(history.size[0]) * (int(history.action[0] == Action.ALLOC) - int(history.action[0] == Action.FREE_COMPLETED))
+    return np.concatenate((np.maximum(history.allocated[:1] - first, 0), history.allocated))

@@ -10,7 +10,7 @@ import numpy as np
 from headway.trace.memory.history import History
 from headway.trace.sweep import Ints
 
-_FEWEST = 2
+_FEWEST = 2  # bursts that show a loop
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ def step_ends(history: History, parts: Sequence[str], marked: Mapping[int, int])
     the last event of every burst of optimizer work (`parts[i]` is the part of site i)."""
     timed = (history.time >= 0).all() and len(history) > 0
     for ends, told in ((history.step_ends, "the snapshot"), (marked, "step marks")):
-        if timed and len(ends) >= _FEWEST:
+        if timed and ends:
             numbers = np.array(sorted(ends), np.int64)
             at = np.array([ends[k] for k in numbers.tolist()], np.int64)
             inside = (at > history.time[0]) & (at <= history.time[-1] + 10**9)
             rising = np.append(True, np.diff(at) > 0) if len(at) else inside
             keep = inside & rising
-            if keep.sum() >= _FEWEST:
+            if keep.any():
                 return StepEnds(np.searchsorted(history.time, at[keep], side="right").astype(np.int64), numbers[keep], told)
     optimizer = np.array([p == "optimizer" for p in parts] + [False], bool)[history.site]  # the last is for -1
     forward = np.array([p.startswith("activations") or p == "gradients" for p in parts] + [False], bool)[history.site]

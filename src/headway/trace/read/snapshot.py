@@ -2,14 +2,15 @@
 
 What is in one: `segments` (what is reserved now, cut into blocks) and `device_traces` (a list of events a device, oldest first; a ring
 buffer, so the oldest may be gone). Fields come and go between versions: time stamps since 2.2, pools and compile contexts later; blocks
-of some versions say no address, only sizes in order. A program of ours adds the key "headway" (`spec.event` says what it holds).
+of some versions say no address, only sizes in order. A program of ours adds the key "headway": rank, device,
+[step, end] and [address, bytes, part] and [start, end, module] in nanoseconds and bytes.
 """
 
 from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from headway.trace.memory.history import ACTIONS, Action, Blocks, Frame, History
 from headway.trace.read.file import Reading
 from headway.trace.read.pickles import plain
 from headway.trace.read.source import load
-from headway.trace.sweep import Ints
+from headway.trace.sweep import NEVER, Ints, Steps, innermost
 
 FIX = "Give a file of torch.cuda.memory._dump_snapshot(), whole."
 _LIMIT = 1 << 62  # of addresses, sizes and microseconds x 1000
@@ -99,6 +100,8 @@ def _history(
     usable = ((address >= 0) & (size >= 0)) | np.isin(action, (Action.OOM, Action.SNAPSHOT, Action.OTHER))
     blocks, misfits = _blocks(segments, stacks)
     own = said.get("device", 0) == device
+    ends, spans = _annotated(data.get("external_annotations"))
+    modules, module_at = _modules((_spans(said.get("modules")) or spans) if own or not said else [])
     settings = data.get("allocator_settings")
     lost = int((~usable).sum()) + misfits
     return History(
@@ -121,7 +124,9 @@ def _history(
         sites=tuple(stacks.sites),
         rank=_number(said["rank"]) if _number(said.get("rank", -1)) >= 0 else None,
         named=_named(said.get("named")) if own else (),
-        step_ends=_step_ends(said.get("step_ends")) or _annotated(data.get("external_annotations")),
+        step_ends=_step_ends(said.get("step_ends")) or ends,
+        modules=modules,
+        module_at=module_at,
         settings=settings if isinstance(settings, Mapping) else {},
         health=health + (_health(lost) if lost else ()),
     )
@@ -226,15 +231,39 @@ def _step_ends(value: Any) -> dict[int, int]:
     return {step: ns for step, ns in pairs if step >= 0 and ns > 0}
 
 
-def _annotated(value: Any) -> dict[int, int]:
-    """Ends of steps that the program marked with record_function while it recorded annotations too."""
+Span = tuple[int, int, str]  # start and end in nanoseconds, module
+
+
+def _spans(value: Any) -> list[Span]:
+    rows = value if isinstance(value, (list, tuple)) else ()
+    made = [(_number(r[0]), _number(r[1]), str(r[2])) for r in rows if isinstance(r, (list, tuple)) and len(r) == 3]
+    return [s for s in made if 0 < s[0] <= s[1]]
+
+
+def _annotated(value: Any) -> tuple[dict[int, int], list[Span]]:
+    """Ends of steps, and modules, that the program marked with record_function while it recorded annotations too."""
     ends: dict[int, int] = {}
-    read_step: Callable[[str], int] = marks.step
+    spans: list[Span] = []
+    opened: dict[str, list[int]] = {}
     for row in _dicts(value)[0]:
-        step, at = read_step(str(row.get("name"))), _number(row.get("time_us"))
-        if step >= 0 and 0 < at < _LIMIT // 1000 and str(row.get("stage")).upper() == "END":
-            ends[step] = at * 1000
-    return ends
+        name, at = str(row.get("name")), _number(row.get("time_us")) * 1000
+        if not 0 < at < _LIMIT:
+            continue
+        if str(row.get("stage")).upper() != "END":
+            opened.setdefault(name, []).append(at)
+            continue
+        if marks.step(name) >= 0:
+            ends[marks.step(name)] = at
+        if marks.module(name) and opened.get(name):
+            spans.append((opened[name].pop(), at, marks.module(name)))
+    return ends, spans
+
+
+def _modules(spans: Sequence[Span]) -> tuple[tuple[str, ...], Steps]:
+    names = tuple(dict.fromkeys(name for _, _, name in spans))
+    code = {name: i for i, name in enumerate(names)}
+    rows = np.array([(start, end, code[name]) for start, end, name in spans], np.int64).reshape(-1, 3)
+    return names, innermost(rows[:, 0], rows[:, 1], rows[:, 2]) if names else NEVER
 
 
 def _health(count: int) -> tuple[Health, ...]:
