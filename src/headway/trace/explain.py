@@ -25,7 +25,8 @@ from headway.trace.gather import Input, gather
 from headway.trace.kernels import kernels, merged
 from headway.trace.memory.collect import breakdowns
 from headway.trace.part import FileParts
-from headway.trace.ranks.wait import Seat, arrivals, lateness
+from headway.trace.ranks.match import Seat
+from headway.trace.ranks.wait import lateness, meet
 from headway.trace.read.file import FIX
 from headway.trace.summary import summarise
 from headway.trace.timeline import Timeline, timeline
@@ -64,7 +65,7 @@ def account(
     notes += [replace(h, rank=rank) for rank, file in ranked for h in file.health] + renamed
     placed = [(rank, file, part) for rank, file in ranked for part in file.parts]
     seats = [Seat(rank, part.work, part.windows, file.host) for rank, file, part in placed]
-    last, matched = arrivals(seats)
+    meeting = meet(seats)
     least = run_floors([(rank, part) for rank, _, part in placed], ceilings or told(given.info.get("ceilings")))
     measured = [
         RankBreakdown(
@@ -74,26 +75,26 @@ def account(
             source=file.source,
             kernels=kernels(p.work, p.windows, floor),
         )
-        for (rank, file, p), arrival, floor in zip(placed, last, least.parts, strict=True)
+        for (rank, file, p), arrival, floor in zip(placed, meeting.arrivals, least.parts, strict=True)
     ]
     rows = _with_flops(_merge(measured, given), given)
     memory = breakdowns(ranked, [f for f in files if f.memory and not f.parts], given)
     if not rows and not memory:
         raise TraceError("nothing to explain: no spans on any thread or device", where=str(paths[0]), fix=FIX)
     world = _world(files, given)
-    notes += [*given.events.health, *matched, *least.health, *_missing(rows, world)]
+    notes += [*given.events.health, *meeting.health, *least.health, *_missing(rows, world)]
     summary = summarise(rows, world)
     breakdown = Breakdown(
         ranks=tuple(rows),
         health=(*notes, *doubts.of_steps(summary)),
         summary={**summary, "samples_s": _rate(summary, given), "ceilings": of_ceilings(least)},
-        findings=findings(rows, lateness(seats, last), given.spec),
+        findings=findings(rows, lateness(meeting, seats), given.spec),
         cliffs=cliffs(given.events),
         memory=memory,
     )
 
     def timelines() -> tuple[Timeline, ...]:
-        return tuple(timeline(rank, p.work, p.windows, p.host, a) for (rank, _, p), a in zip(placed, last, strict=True))
+        return tuple(timeline(rank, p.work, p.windows, p.host, a) for (rank, _, p), a in zip(placed, meeting.arrivals, strict=True))
 
     return Account(breakdown, timelines)
 

@@ -35,7 +35,7 @@ def cut(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> Pieces:
     """The pieces of one device."""
     owner = paint(work.start, work.end, work.level)
     begin, end = windows.edges[0], windows.edges[-1]
-    edges = np.unique(np.concatenate((owner.edges, windows.edges, host.edges(), arrivals.time)))
+    edges = np.unique(np.concatenate((owner.edges, windows.edges, host.edges(), arrivals.time, arrivals.until)))
     edges = edges[(edges >= begin) & (edges <= end)]
     start, length = edges[:-1], np.diff(edges)
     window = windows.of_time(start)
@@ -80,9 +80,10 @@ def buckets(work: Work, host: Host, arrivals: Arrivals, pieces: Pieces) -> tuple
         stems = [f"comm.{c.name}.{c.axis}" for c in work.comm]
         order = {s: i for i, s in enumerate(dict.fromkeys(stems))}
         stem = np.array([order[s] for s in stems], np.int64)[comm]
-        last = arrivals.time[owner[mine]]
+        last, sure = arrivals.time[owner[mine]], arrivals.until[owner[mine]]
         transfer, wait, unsplit = range(len(COMM_PARTS))
-        part = np.where(last < 0, unsplit, np.where(pieces.start[mine] < last, wait, transfer))
+        begin = pieces.start[mine]
+        part = np.select([last < 0, begin < last, begin < sure], [unsplit, wait, unsplit], transfer)
         bucket[mine] = len(names) + stem * len(COMM_PARTS) + part
         names = names + [f"{s}.{p}" for s in order for p in COMM_PARTS]
     return names, bucket

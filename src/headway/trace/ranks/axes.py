@@ -23,7 +23,7 @@ _SELF: Final = ""  # the value of the last rule: the text itself, made a name
 GROUPS: Final = (  # what makers of process groups call them
     Rule("world", r"^(default_pg|default|world|global|WorldProcessGroup)$", ("default_pg", "world")),
     Rule("etp", r"^expert_tensor(_model)?_parallel_group", ("EXPERT_TENSOR_PARALLEL_GROUP",)),
-    Rule("edp", r"^expert_data_parallel_group|^intra_partial_expert_data", ("EXPERT_DATA_PARALLEL_GROUP", "EXPERT_DATA_PARALLEL_GROUP_GLOO")),
+    Rule("edp", r"^expert_data_parallel_group|^intra_partial_expert_data", ("EXPERT_DATA_PARALLEL_GROUP",)),
     Rule("ep", r"^expert_(model_)?parallel_group|^mesh_ep$|^moe_ep$", ("EXPERT_MODEL_PARALLEL_GROUP", "mesh_ep")),
     Rule("tp_pp", r"^model_parallel_group|^tensor_and_pipeline|^mesh_tp_pp$", ("MODEL_PARALLEL_GROUP",)),
     Rule("tp_cp", r"^tensor_and_context_parallel", ("TENSOR_AND_CONTEXT_PARALLEL_GROUP",)),
@@ -33,8 +33,8 @@ GROUPS: Final = (  # what makers of process groups call them
     Rule("embedding", r"^(position_)?embedding_group", ("EMBEDDING_GROUP", "POSITION_EMBEDDING_GROUP")),
     Rule("dp_cp", r"^data_parallel_group_with_cp|^mesh_dp_cp$", ("DATA_PARALLEL_GROUP_WITH_CP", "DATA_PARALLEL_GROUP_WITH_CP_GLOO")),
     Rule("cp", r"^(hierarchical_)?context_parallel_group|^mesh_cp$", ("CONTEXT_PARALLEL_GROUP", "mesh_cp")),
-    Rule("dp_replicate", r"^mesh_(dp_)?replicate$|^inter_partial_data_parallel|^inter_distributed_optimizer", ("mesh_replicate", "mesh_dp_replicate")),
-    Rule("dp_shard", r"^mesh_(dp_)?shard$|^(mesh_)?fsdp$|^intra_partial_data_parallel", ("mesh_dp_shard", "mesh_fsdp", "INTRA_PARTIAL_DATA_PARALLEL_GROUP_WITH_CP")),
+    Rule("dp_replicate", r"^mesh_(dp_)?replicate$|^inter_(partial_data|distributed_opt)", ("mesh_replicate", "mesh_dp_replicate")),
+    Rule("dp_shard", r"^mesh_(dp_)?shard$|^(mesh_)?fsdp$|^intra_partial_data", ("mesh_dp_shard", "INTRA_PARTIAL_DATA_PARALLEL_GROUP")),
     Rule("dp", r"^(data_parallel|dp)_group|^(mesh_)?ddp$|^mesh_dp$", ("DATA_PARALLEL_GROUP", "DATA_PARALLEL_GROUP_GLOO", "mesh_dp", "ddp")),
     Rule(_SELF, r"", ("mesh_cp_ring", "headway::comm::dp_shard", "my_group")),
 )  # fmt: skip

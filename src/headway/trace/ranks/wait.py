@@ -1,104 +1,115 @@
-"""Several ranks of one run: the same collective found on each, and when the last rank arrived at it.
+"""Several ranks of one run: when the last rank arrived at each collective, and who waited how long.
 
-A collective is known by (step, members, axis, kind, its place among those of the step). Until its last rank has arrived, the others
-wait; after that, data moves. Clocks of ranks are taken as equal: right on one host.
+Until its last rank has arrived, the others wait; after that, data moves. Clocks are aligned first (`clock`). Where their error is larger
+than every wait of a collective, none is claimed: it is unsplit until the last arrival is certain, and transfer from then on.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headway.spec.breakdown import Health
-from headway.trace.sweep import Ints
-from headway.trace.windows import Windows
-from headway.trace.work import Work
+from headway.trace.ranks.clock import SYNCHRONISE, Clocks, clocks
+from headway.trace.ranks.match import NONE, Matches, Seat, match
+from headway.trace.sweep import EMPTY, Ints
 
-Key = tuple[int, tuple[int, ...], str, str, int]
-
-
-@dataclass(frozen=True)
-class Seat:
-    """One device's place in the run: its rank, its work and its windows."""
-
-    rank: int
-    work: Work
-    windows: Windows
-    host: str = ""
+SLACK_NS = 2_000  # time stamps of one device are no better
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """For each row of work of one device: when the last rank arrived at its collective and which rank that was; -1 where that is unknown."""
+    """For each row of work of one device, in its clock: when the last rank arrived at its collective, and which rank that was.
+
+    From `until` on data certainly moves: later than `time` where clocks are too uncertain to claim a wait. -1 where nothing is known.
+    """
 
     time: Ints
     rank: Ints
+    until: Ints
 
 
-def arrivals(seats: Sequence[Seat]) -> tuple[tuple[Arrivals, ...], tuple[Health, ...]]:
+@dataclass(frozen=True, kw_only=True)
+class Meeting:
+    """All ranks at their collectives. Arrays after `clocks` have one entry for each of `matches`."""
+
+    arrivals: tuple[Arrivals, ...]  # of each seat
+    matches: Matches = NONE
+    clocks: Clocks | None = None
+    wait: Ints = field(default_factory=lambda: EMPTY)  # before the last rank arrived; 0 where none is claimed
+    moves: Ints = field(default_factory=lambda: EMPTY)  # after it
+    error: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # of both
+    last: Ints = field(default_factory=lambda: EMPTY)  # the entry of the rank that arrived last
+    sound: NDArray[np.bool_] = field(
+        default_factory=lambda: np.zeros(0, bool)
+    )  # the ranks of its collective did meet, as far as clocks say
+    health: tuple[Health, ...] = ()
+
+
+def meet(seats: Sequence[Seat]) -> Meeting:
     """When the last rank arrived at each collective of each seat, and what is doubtful about it."""
-    found: dict[Key, dict[int, tuple[int, int, int]]] = defaultdict(dict)  # key -> rank -> (seat, collective, start)
-    doubled: set[Key] = set()
-    keys = [_keys(seat) for seat in seats]
-    for s, seat in enumerate(seats):
-        rows = np.flatnonzero(seat.work.comm_of >= 0)
-        for c, key in enumerate(keys[s]):
-            if key is not None:
-                if seat.rank in found[key]:
-                    doubled.add(key)
-                found[key][seat.rank] = (s, int(rows[c]), int(seat.work.start[rows[c]]))
-    out = [Arrivals(np.full(len(s.work), -1, np.int64), np.full(len(s.work), -1, np.int64)) for s in seats]
-    crossed = 0
-    for key, by_rank in found.items():
-        if key in doubled or set(by_rank) != set(key[1]):
-            continue
-        last, rank = max((start, rank) for rank, (_, _, start) in by_rank.items())
-        for s, c, _ in by_rank.values():
-            out[s].time[c], out[s].rank[c] = last, rank
-            crossed += int(seats[s].work.end[c] < last)
-    return tuple(out), tuple(_health(seats, crossed, doubled))
+    blank = tuple(Arrivals(*(np.full(len(s.work), -1, np.int64) for _ in range(3))) for s in seats)
+    if not seats:
+        return Meeting(arrivals=())
+    found = match(seats)
+    clock, doubts = clocks(seats, found)
+    if not len(found):
+        return Meeting(arrivals=blank, clocks=clock, health=(*doubts, *_health(found, 0, 0)))
+    one = found.of_entry
+    start = found.start - clock.ahead(found.seat, found.start)
+    end = found.end - clock.ahead(found.seat, found.end)
+    arrived = np.maximum.reduceat(start, found.first)
+    latest = np.flatnonzero(start == arrived[one])
+    last = latest[np.searchsorted(one[latest], np.arange(len(found)), side="right") - 1][one]
+    error = clock.between(found.seat, found.seat[last])
+    wait = np.minimum(arrived[one], end) - start
+    claimed = np.logical_or.reduceat(wait > error, found.first)[one]
+    joins = np.array([k.name in SYNCHRONISE for k in found.kinds], bool)[found.kind][one]
+    early = end < arrived[one] - error - SLACK_NS  # it ended before the last began
+    crossed = np.logical_or.reduceat(early & joins, found.first)[one]
+    wait = np.where(claimed & ~(early & ~joins), wait, 0)  # who sends may be done before who receives has come
+    sure = np.where(claimed, wait, np.minimum(np.ceil(arrived[one] - start + error), end - start)).astype(np.int64)
+    sure = np.where(early & ~joins, 0, np.maximum(sure, 0))
+    moves = np.maximum(found.end - np.maximum(found.start, found.start + arrived[one] - start), 0)
+    moves = np.where(early & ~joins, found.end - found.start, moves)
+    rank = np.array([s.rank for s in seats], np.int64)[found.seat[last]]
+    for s, here in enumerate(blank):
+        mine = np.flatnonzero((found.seat == s) & ~crossed)
+        at = found.row[mine]
+        here.time[at], here.rank[at], here.until[at] = found.start[mine] + wait[mine], rank[mine], found.start[mine] + sure[mine]
+    withheld = int((~claimed & ~crossed & (error > 0))[found.first].sum())
+    return Meeting(
+        arrivals=blank,
+        matches=found,
+        clocks=clock,
+        wait=np.where(crossed, 0, wait),
+        moves=moves,
+        error=error,
+        last=last,
+        sound=~crossed,
+        health=(*doubts, *_health(found, int(crossed[found.first].sum()), withheld)),
+    )
 
 
-def lateness(seats: Sequence[Seat], found: Sequence[Arrivals]) -> dict[int, int]:
+def lateness(meeting: Meeting, seats: Sequence[Seat]) -> dict[int, int]:
     """Nanoseconds that each rank, arriving last, made the others wait inside collectives."""
-    out: dict[int, int] = defaultdict(int)
-    for seat, arrival in zip(seats, found, strict=True):
-        start, end = seat.work.start, seat.work.end
-        waited = np.where(arrival.rank >= 0, np.minimum(arrival.time, end) - start, 0)
-        for rank in np.unique(arrival.rank[waited > 0]).tolist():
-            out[rank] += int(waited[(arrival.rank == rank) & (waited > 0)].sum())
-    return dict(out)
+    found = meeting.matches
+    if not len(found):
+        return {}
+    rank = np.array([s.rank for s in seats], np.int64)[found.seat[meeting.last]]
+    return {int(r): int(meeting.wait[rank == r].sum()) for r in np.unique(rank[meeting.wait > 0]).tolist()}
 
 
-def _keys(seat: Seat) -> list[Key | None]:
-    """The key of each collective of one device; None if its members are unknown or it pairs ranks one to one."""
-    work, first = seat.work, int(seat.windows.edges[0])
-    step = seat.windows.of_launch(work, first)[work.comm_of >= 0].tolist()
-    count: dict[tuple[int, tuple[int, ...], str, str], int] = defaultdict(int)
-    out: list[Key | None] = []
-    for k, comm in zip(step, [work.comm[c] for c in work.comm_of[work.comm_of >= 0].tolist()], strict=True):
-        if k < 0 or not comm.ranks or not comm.matched or seat.rank not in comm.ranks:
-            out.append(None)
-            continue
-        short = (seat.windows.steps[k], comm.ranks, comm.axis, comm.name)
-        out.append((*short, count[short]))
-        count[short] += 1
-    return out
-
-
-def _health(seats: Sequence[Seat], crossed: int, doubled: set[Key]) -> list[Health]:
-    out = []
-    hosts = {seat.host for seat in seats}
-    if len({seat.rank for seat in seats}) > 1 and len(hosts) > 1:
-        text = f"ranks are on {len(hosts)} hosts; their clocks are taken as equal, so wait and transfer may be off by the difference"
-        out.append(Health(what="clocks_of_hosts", count=len(hosts), affects="comm wait and transfer", text=text))
-    if crossed:
-        text = "collectives that end on a rank before the last rank has begun them: clocks differ, or they are matched wrongly"
-        out.append(Health(what="crossed_collectives", count=crossed, affects="comm wait and transfer", text=text))
-    if doubled:
-        text = "collectives found twice on one rank are left unsplit"
-        out.append(Health(what="doubled_collectives", count=len(doubled), affects="comm wait and transfer", text=text))
-    return out
+def _health(found: Matches, crossed: int, withheld: int) -> list[Health]:
+    early = "collectives that end on a rank before another begins them (matched wrongly, or a clock jumps) are left unsplit"
+    uneven = "ranks have different numbers of collectives in a step, and their order does not tell which belong together: left unsplit"
+    rows = (
+        ("crossed_collectives", crossed, early),
+        ("doubled_collectives", found.doubled, "collectives found twice on one rank are left unsplit"),
+        ("ambiguous_collectives", found.ambiguous, uneven),
+        ("wait_withheld", withheld, "collectives whose waits are shorter than the error of the clocks: no wait is claimed"),
+    )
+    return [Health(what=what, count=count, affects="comm wait and transfer", text=text) for what, count, text in rows if count]
