@@ -5,11 +5,11 @@
     run.step_ns                           # true time of a step; change one field of Cluster, simulate again: the true gain
 
 Each rank has one host thread that issues work, a stream for compute and one for each axis. A step: load a batch; forward of each
-layer (`kernels` products); backward of each (twice as many); the optimizer; where `syncs` is set, the host waits for the device. Axes
-of the mesh, outermost first, by name: `pp` cuts the layers into stages, with send and recv between them; `tp` all-reduces activations
-after each layer and compute waits for it; `dp_shard` all-gathers the weights of a layer and reduce-scatters its gradients; any other
-axis all-reduces gradients. With `overlap` gradients move beside the backward of the layers before, and weights one layer ahead; without
-it compute waits for each.
+layer (`kernels` products); backward of each (twice as many); the norm of the gradients; the optimizer; where `syncs` is set, the host
+waits for the device. Axes of the mesh, outermost first, by name: `pp` cuts the layers into stages, with send and recv between them;
+`tp` all-reduces activations after each layer and compute waits for it; `dp_shard` all-gathers the weights of a layer and
+reduce-scatters its gradients; any other axis all-reduces gradients. With `overlap` gradients move beside the backward of the layers
+before, and weights one layer ahead; without it compute waits for each.
 
 A collective begins on each rank when its stream and its inputs are ready; data moves when the last rank has begun, for
 
@@ -70,6 +70,7 @@ class Cluster:
     bandwidth: float = 200e9  # bus bytes a second
     hop_ns: float = 4_000
     overlap: bool = True
+    norm: bool = True  # gradients are clipped by their norm: a small all-reduce along each axis before the optimizer
     syncs: int = 1  # times a step in which the host waits for the device: the last at its end, others between layers of the forward
     noise: float = 0.0
     end_jitter_ns: float = 0.0
@@ -277,6 +278,8 @@ def _step(m: _Machine) -> None:
     if garbage.any():
         m.works("user_annotation", "gc", garbage, garbage > 0)
     ready = np.maximum(ready, _passes(m, back=True))
+    if c.norm:
+        ready = _norm(m, ready)
     start = m.host.copy()
     for _ in range(c.optimizer_kernels):
         m.kernel(
@@ -290,6 +293,14 @@ def _step(m: _Machine) -> None:
     m.mark("Optimizer.step#AdamW.step", start)
     if c.syncs:
         m.waits()
+
+
+def _norm(m: _Machine, ready: Array) -> Array:
+    """The norm of all gradients: a small all-reduce along each axis after the other, for which the optimizer waits."""
+    ready = np.maximum(ready, m.free[COMPUTE])
+    for axis in (a for a, size in m.c.mesh.items() if size > 1):
+        ready = m.collective("all_reduce", axis, 1024, m.all, ready)
+    return ready
 
 
 def _passes(m: _Machine, back: bool) -> Array:
