@@ -7,7 +7,8 @@ whose clocks are off by o_i(t) and o_j(t), its ends tell
 
 A line is fitted to E_i - E_j over time for each pair that shares such collectives (robustly: some ends are late); its confidence band
 holds the noise. The bias cannot be seen in the ends. It is bounded by the quickest of the pair's collectives as the rank that arrived last
-saw it (the shortest duration needs no clock): that transfer contains at least one latency; and by LATENCY_NS.
+saw it (the shortest duration needs no clock), and by LATENCY_NS. A ring of n ends within one of its n - 1 rounds on all ranks; a tree goes
+up and down, and its leaves may end a whole way down after its root: half of the transfer.
 
 So every pair says o_i - o_j <= u_ij at the begin and at the end of the traces. The tightest bounds that follow for any two clocks are
 shortest paths in the graph of these (difference constraints); a clock is put in the middle of its bounds against the reference.
@@ -31,6 +32,7 @@ from headway.trace.sweep import Ints
 
 Floats = NDArray[np.float64]
 SYNCHRONISE: Final = frozenset(("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"))
+_BY_TREE: Final = frozenset(("all_reduce", "barrier"))
 LATENCY_NS: Final = 100_000  # no network made for training takes longer for a hop with its last chunk
 PRESUMED: Final = 8  # ranks of unknown hosts that may be on one
 MOST: Final = 512  # collectives of a pair that are fitted
@@ -150,6 +152,7 @@ def _edges(seats: Sequence[Seat], matches: Matches, rough: Ints, begin: int, end
     tail = 0.025 / max(len(seats), 1)
     parts = []
     good = np.array([k.name in SYNCHRONISE for k in matches.kinds], bool)
+    rounds = np.array([2 if k.name in _BY_TREE else max(len(k.ranks) - 1, 1) for k in matches.kinds], np.float64)
     ranks = {k.ranks: i for i, k in enumerate(matches.kinds)}
     club = np.array([ranks[k.ranks] for k in matches.kinds], np.int64)
     for c in sorted(set(club[good].tolist())):
@@ -158,8 +161,8 @@ def _edges(seats: Sequence[Seat], matches: Matches, rough: Ints, begin: int, end
             continue
         entry = matches.first[mine][:, None] + np.arange(matches.size[mine[0]])
         seat, stop = matches.seat[entry[0]], matches.end[entry]
-        quick = (stop - matches.start[entry]).min(axis=1)
-        tight = np.flatnonzero(quick <= 2 * max(int(quick.min()), 1_000))
+        quick = (stop - matches.start[entry]).min(axis=1) / rounds[matches.kind[mine]]
+        tight = np.flatnonzero(quick <= 2 * max(float(quick.min()), 1_000.0))
         tight = tight[np.linspace(0, len(tight) - 1, min(MOST, len(tight))).astype(np.int64)]
         at = stop[tight] - rough[seat] - begin
         n = len(seat)
