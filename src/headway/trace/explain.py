@@ -28,6 +28,7 @@ from headway.trace.part import FileParts
 from headway.trace.ranks.match import Seat
 from headway.trace.ranks.wait import lateness, meet
 from headway.trace.read.file import FIX
+from headway.trace.replay.run import replay
 from headway.trace.summary import summarise
 from headway.trace.timeline import Timeline, timeline
 
@@ -77,6 +78,7 @@ def account(
         )
         for (rank, file, p), arrival, floor in zip(placed, meeting.arrivals, least.parts, strict=True)
     ]
+    run = replay(seats, [part.script for _, _, part in placed], meeting, least.parts)
     rows = _with_flops(_merge(measured, given), given)
     memory = breakdowns(ranked, [f for f in files if f.memory and not f.parts], given)
     if not rows and not memory:
@@ -88,7 +90,7 @@ def account(
         ranks=tuple(rows),
         health=(*notes, *doubts.of_steps(summary)),
         summary={**summary, "samples_s": _rate(summary, given), "ceilings": of_ceilings(least)},
-        findings=findings(rows, lateness(meeting, seats), given.spec),
+        findings=findings(rows, lateness(meeting, seats), run, given.spec),
         cliffs=cliffs(given.events),
         memory=memory,
     )

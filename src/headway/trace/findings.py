@@ -1,7 +1,7 @@
-"""Causes of lost time that the breakdown shows by itself, largest first.
+"""Causes of lost time, ranked by what a replay of the run wins without each.
 
-A nanosecond is claimed by one finding only. `recoverable_ns` is the mean over ranks of the median over steps of what the finding's
-buckets take: the most that removing the cause can win on the critical path of a step, before anything else moves.
+`recoverable_ns` is the measured step less the step simulated again with the cause taken out, overlap and all ranks respected, as a mean
+over steps and devices. A nanosecond is claimed by one finding only: causes are taken out one after another, the largest first.
 """
 
 from __future__ import annotations
@@ -13,179 +13,145 @@ from typing import Any
 
 from headway.spec.breakdown import RankBreakdown, StepBreakdown
 from headway.spec.finding import Finding
+from headway.trace import patches
+from headway.trace.evidence import evidence
+from headway.trace.patches import Patch
+from headway.trace.replay.question import Answer, answers, questions
+from headway.trace.replay.run import Replay
 
 LEAST_SHARE = 0.01  # of a step; what is smaller is not worth a line
-_MOST_WORKERS = 8
-
-Patch = Callable[[Mapping[str, Any]], "dict[str, Any] | None"]
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One kind of finding: which buckets it claims, how sure it is at best, what to do."""
+    """One kind of finding: what it says ({ms} of a step, {rank}, {thing} are filled in), how sure it is at best, what to do."""
 
-    what: str  # {ms} is filled in
-    bucket: str
-    claims: Callable[[StepBreakdown], int]  # nanoseconds of one step; no two causes claim the same
+    what: str
     confidence: float
     action: str
-    patch: Patch = lambda spec: None
+    patch: Patch = patches.none
 
 
-def _workers(spec: Mapping[str, Any]) -> dict[str, Any] | None:
-    now = spec.get("data", {}).get("workers")
-    if not isinstance(now, int) or now >= _MOST_WORKERS:
-        return None
-    return {"data.workers": max(2, 2 * now)}
-
-
-def _beside(spec: Mapping[str, Any]) -> dict[str, Any] | None:
-    return {"checkpoint.blocking": False} if spec.get("checkpoint", {}).get("blocking") is True else None
-
-
-def _idle(cause: str) -> Callable[[StepBreakdown], int]:
-    return lambda step: step.buckets.get(f"idle.{cause}", 0)
-
-
-_UPDATES = tuple(f"compute.{c}" for c in ("optimizer", "elementwise", "reduce", "copy"))  # classes that an optimizer's kernels have
-
-
-def _optimizer(step: StepBreakdown) -> int:
-    """Time of the optimizer phase in which none of its kernels can have run: it is idle, and the host is issuing."""
-    dry = step.phases.get("optimizer", 0) - sum(step.buckets.get(name, 0) for name in _UPDATES)
-    return max(0, min(dry, step.buckets.get("idle.launch", 0)))
-
-
-def _launch(step: StepBreakdown) -> int:
-    return step.buckets.get("idle.launch", 0) - _optimizer(step)
-
-
-def _comm(step: StepBreakdown, wait: bool) -> int:
-    return sum(ns for name, ns in step.buckets.items() if name.startswith("comm.") and name.endswith(".wait") == wait)
-
-
-CAUSES = (
-    Cause(
-        "The device waits {ms} ms of a step for input", "idle.input", _idle("input"), 0.9,
-        "Decode and copy the next batches while the device works: more loader workers, prefetch, pinned memory.", _workers,
+CAUSES: Mapping[str, Cause] = {
+    "input": Cause(
+        "The device waits {ms} ms of a step for input", 0.9,
+        "Decode and copy the next batches while the device works: more loader workers, prefetch, pinned memory.", patches.workers,
     ),
-    Cause(
-        "The device waits {ms} ms of a step for a checkpoint", "idle.checkpoint", _idle("checkpoint"), 0.9,
-        "Save beside the training (asynchronous checkpoints), or less often.", _beside,
+    "encode": Cause(
+        "The device waits {ms} ms of a step for encoders on the host", 0.8, "Encode once and train from a cache of latents and embeddings.",
     ),
-    Cause(
-        "The device is idle {ms} ms of a step during evaluation", "idle.evaluate", _idle("evaluate"), 0.8,
-        "Evaluate less often, on fewer samples, or in another job.",
+    "checkpoint": Cause(
+        "The device waits {ms} ms of a step for a checkpoint", 0.9,
+        "Save beside the training (asynchronous checkpoints), or less often.", patches.checkpoint,
     ),
-    Cause(
-        "The device waits {ms} ms of a step for encoders on the host", "idle.encode", _idle("encode"), 0.8,
-        "Encode once and train from a cache of latents and embeddings.",
+    "evaluate": Cause("The device waits {ms} ms of a step for evaluation", 0.8, "Evaluate less often, or in a process of its own."),
+    "sync": Cause(
+        "The device runs dry {ms} ms of a step because the host waits for it", 0.8,
+        "Remove what reads the device in every step: .item(), .cpu(), print of a tensor, synchronize().", patches.log_less,
     ),
-    Cause(
-        "The device runs dry {ms} ms of a step while the host waits for it", "idle.sync", _idle("sync"), 0.8,
-        "Remove what reads the device in every step: .item(), .cpu(), print of a tensor, synchronize().",
+    "launch": Cause(
+        "The device waits {ms} ms of a step for the host to issue {thing}", 0.7,
+        "Issue less: a larger batch, compiled or fused operations, CUDA graphs, less Python between operators.", patches.larger,
     ),
-    Cause(
-        "The device is idle {ms} ms of a step in the optimizer", "idle.launch", _optimizer, 0.5,
-        "Update all parameters in few launches: a fused optimizer, no Python loop over parameters.",
-    ),
-    Cause(
-        "The device waits {ms} ms of a step for the host to issue work", "idle.launch", _launch, 0.6,
-        "Issue less: a larger batch, compiled or fused operations, CUDA graphs, less Python between operators.",
-    ),
-    Cause(
-        "The device waits {ms} ms of a step for memory to be allocated or freed", "idle.allocator", _idle("allocator"), 0.8,
+    "allocator": Cause(
+        "The device waits {ms} ms of a step for memory to be allocated or freed", 0.8,
         "Keep shapes constant so that the caching allocator reuses blocks (expandable_segments helps), and leave memory free.",
     ),
-    Cause(
-        "The device waits {ms} ms of a step for compilation", "idle.compile", _idle("compile"), 0.8,
+    "compile": Cause(
+        "The device waits {ms} ms of a step for compilation", 0.8,
         "Find what recompiles: shapes or Python values that change from step to step.",
     ),
-    Cause(
-        "The device waits {ms} ms of a step for Python's garbage collector", "idle.gc", _idle("gc"), 0.8,
+    "gc": Cause(
+        "The device waits {ms} ms of a step for Python's garbage collector", 0.8,
         "Freeze or disable the collector and run it every so many steps on all ranks together.",
     ),
-    Cause(
-        "The device is idle {ms} ms of a step while the host is blocked in a collective", "idle.collective", _idle("collective"), 0.6,
+    "collective": Cause(
+        "The device is idle {ms} ms of a step while the host is blocked in a collective", 0.6,
         "Take barriers and object collectives out of the step.",
     ),
-    Cause(
-        "Ranks wait {ms} ms of a step for the last one to arrive at a collective", "comm.wait",
-        lambda step: _comm(step, wait=True), 0.8,
-        "Look at what the late rank does before the collective.",
+    "slow rank": Cause(
+        "Rank {rank} computes slower than the others: {ms} ms of a step", 0.8,
+        "Look at the clocks, heat and neighbours of its device; leave the node out if it stays so.",
     ),
-    Cause(
-        "Collectives take {ms} ms of a step that no compute hides", "comm", lambda step: _comm(step, wait=False), 0.4,
-        "Overlap them with compute (prefetch, more blocks per group), shard over fewer ranks, or reduce in bf16.",
+    "slow link": Cause(
+        "Collectives of some groups move data slower than others of their size: {ms} ms of a step", 0.7,
+        "Look at the links of the ranks named: cables, adapters, routes, other traffic.",
     ),
-)  # fmt: skip
+    "overlap": Cause(
+        "Collectives take {ms} ms of a step that compute could hide", 0.6,
+        "Gather weights a layer ahead and reduce gradients beside the backward (prefetch, more blocks per group).", patches.keep_gathered,
+    ),
+    "late rank": Cause(
+        "Ranks wait {wait} ms of a step for the last one to arrive at a collective", 0.8,
+        "Look at what rank {rank} does before the collective; what the findings above win is not counted again here.",
+    ),
+    "floor": Cause(
+        "{thing} take {ms} ms of a step more than their floor", 0.5,
+        "Give products sizes that fill the device (multiples of 128, larger batches), in bf16 or fp8, with layouts that need no copies.",
+    ),
+    "fuse": Cause(
+        "{thing} take {ms} ms of a step more than moving their bytes once", 0.5,
+        "Fuse chains of them (torch.compile, fused kernels), so that each tensor is read and written once.",
+    ),
+}  # fmt: skip
+
+_BOUND_BY_MEMORY = ("norm", "elementwise", "reduce", "gather", "quantize", "copy", "optimizer")
+_CALLED = {
+    "gemm": "Matrix products", "attention": "Attention kernels", "conv": "Convolutions", "norm": "Normalisations",
+    "elementwise": "Elementwise kernels", "reduce": "Reductions", "gather": "Gathers and scatters", "quantize": "Conversions of formats",
+    "optimizer": "Optimizer kernels", "copy": "Copies on the device",
+}  # fmt: skip
+_SMALL_NS = 20_000  # kernels shorter than this in the median cannot hide their launch
 
 
-def findings(ranks: Sequence[RankBreakdown], late: Mapping[int, int], spec: Mapping[str, Any] | None) -> tuple[Finding, ...]:
+def findings(
+    ranks: Sequence[RankBreakdown], late: Mapping[int, int], run: Replay | None, spec: Mapping[str, Any] | None
+) -> tuple[Finding, ...]:
     """Findings over all profiled steps. `late` is time that each rank made others wait; `spec` the settings of a run of ours."""
-    profiled = [replace(r, steps=steps) for r in ranks if (steps := tuple(s for s in r.steps if s.buckets))]
-    by_rank = [r.steps for r in profiled]
-    if not by_rank:
+    profiled = [replace(r, steps=kept) for r in ranks if (kept := tuple(s for s in r.steps if s.buckets))]
+    if run is None or not profiled or not run.base.step_ns > 0:
         return ()
-    wall = statistics.fmean(statistics.median(s.wall_ns for s in steps) for steps in by_rank)
-    out = []
-    for cause in CAUSES:
-        claimed = [[cause.claims(s) for s in steps] for steps in by_rank]
-        won = statistics.fmean(statistics.median(c) for c in claimed)
-        if not wall or won < LEAST_SHARE * wall:
-            continue
-        evidence = [_evidence(r, c) for r, c in zip(profiled, claimed, strict=True)]
-        action = cause.action
-        if cause.bucket == "comm.wait" and late:
-            worst = max(late, key=lambda r: late[r])
-            evidence = [
-                f"rank {worst} arrives last for {late[worst] / sum(late.values()):.0%} of the waiting",
-                *_excess(worst, profiled),
-                *evidence,
-            ]
-            action = f"Look at what rank {worst} does before the collective: its own buckets say."
-        out.append(
-            Finding(
-                what=cause.what.format(ms=f"{won / 1e6:.2f}"),
-                bucket=cause.bucket,
-                recoverable_ns=round(won),
-                confidence=_confidence(cause, claimed),
-                evidence=tuple(evidence[:8]),
-                action=action,
-                patch=cause.patch(spec) if spec else None,
-            )
-        )
-    return tuple(sorted(out, key=lambda f: -f.recoverable_ns))
+    steps = [s for r in profiled for s in r.steps]
+    idle = {n.removeprefix("idle.") for s in steps for n, ns in s.buckets.items() if ns and n.startswith("idle.")}
+    wait = statistics.fmean(sum(ns for n, ns in s.buckets.items() if n.startswith("comm.") and n.endswith(".wait")) for s in steps)
+    worst = max(late, key=lambda r: late[r]) if late and wait >= LEAST_SHARE * run.base.step_ns else None
+    found = answers(run, list(questions(run, idle, worst)), LEAST_SHARE * run.base.step_ns)
+    return tuple(_finding(a, run, profiled, late, wait, spec) for a in found)
 
 
-def _evidence(rank: RankBreakdown, claimed: Sequence[int]) -> str:
-    steps = rank.steps
-    worst = max(range(len(steps)), key=lambda i: claimed[i])
-    middle = statistics.median(claimed)
-    return (
-        f"rank {rank.rank} {rank.device}: {middle / 1e6:.2f} ms of a step (median of {len(steps)}), most in step {steps[worst].step}: "
-        f"{claimed[worst] / 1e6:.2f} of {steps[worst].wall_ns / 1e6:.2f} ms"
+def _finding(
+    answer: Answer, run: Replay, ranks: Sequence[RankBreakdown], late: Mapping[int, int], wait: float, spec: Mapping[str, Any] | None
+) -> Finding:
+    asked = answer.question
+    kind = "fuse" if asked.kind == "floor" and asked.bucket.removeprefix("compute.") in _BOUND_BY_MEMORY else asked.kind
+    cause = CAUSES[kind]
+    thing = _CALLED.get(asked.bucket.removeprefix("compute."), asked.bucket)
+    if kind == "launch":
+        thing = "many small kernels" if _small(run) else "work"
+    words = {"ms": f"{answer.gain_ns / 1e6:.2f}", "rank": asked.rank, "thing": thing, "wait": f"{wait / 1e6:.2f}"}
+    return Finding(
+        what=cause.what.format(**words),
+        bucket=asked.bucket,
+        recoverable_ns=round(answer.gain_ns),
+        confidence=_confidence(cause, asked.bucket, ranks),
+        evidence=evidence(answer, run, ranks, late)[:8],
+        action=cause.action.format(**words),
+        patch=cause.patch(spec) if spec else None,
     )
 
 
-def _excess(late: int, ranks: Sequence[RankBreakdown]) -> list[str]:
-    """The bucket of which the late rank has most more than the others have in the median (collectives aside)."""
-    mine = [s for r in ranks if r.rank == late for s in r.steps]
-    others = [s for r in ranks if r.rank != late for s in r.steps]
-    names = {n for s in mine for n in s.buckets if not n.startswith("comm.")}
-    if not names or not others:
-        return []
-    excess = {n: _middle(n, mine) - _middle(n, others) for n in names}
-    most = max(sorted(excess), key=lambda n: excess[n])
-    return [f"rank {late} has {excess[most] / 1e6:.2f} ms a step more of {most} than the others"] if excess[most] > 0 else []
+def _small(run: Replay) -> bool:
+    """Whether the kernels of the run are too short to hide the launches of the next."""
+    return statistics.median(int(ns) for s in run.seats for ns in (s.work.end - s.work.start).tolist()) < _SMALL_NS
 
 
-def _middle(name: str, steps: Sequence[StepBreakdown]) -> float:
-    return statistics.median(s.buckets.get(name, 0) for s in steps)
-
-
-def _confidence(cause: Cause, claimed: Sequence[Sequence[int]]) -> float:
+def _confidence(cause: Cause, bucket: str, ranks: Sequence[RankBreakdown]) -> float:
     """At best the cause's own; less where few steps were seen (n / (n + 1)) or only part of the steps show it."""
-    num = min(len(c) for c in claimed)
-    present = statistics.fmean(x > 0 for c in claimed for x in c)
-    return round(cause.confidence * num / (num + 1) * present, 2)
+    num = min(len(r.steps) for r in ranks)
+    shown: Callable[[StepBreakdown], bool] = lambda s: any(ns > 0 and _within(bucket, n) for n, ns in s.buckets.items())  # noqa: E731
+    present = statistics.fmean(shown(s) for r in ranks for s in r.steps)
+    return round(cause.confidence * num / (num + 1) * max(present, 0.1), 2)
+
+
+def _within(bucket: str, name: str) -> bool:
+    return name.startswith("comm.") if bucket.startswith("comm") else name == bucket

@@ -16,6 +16,7 @@ from headway.trace.host import Host, hosts
 from headway.trace.memory.history import History
 from headway.trace.memory.profiler import histories
 from headway.trace.read.file import read
+from headway.trace.replay.script import Script, script
 from headway.trace.table import Table
 from headway.trace.windows import Windows, windows
 from headway.trace.work import Work, works
@@ -29,6 +30,7 @@ class Part:
     windows: Windows
     host: Host
     costs: Costs  # FLOPs and bytes of each row of work
+    script: Script  # what a replay needs beside the work
     model: str = ""  # what the device is called
 
 
@@ -58,13 +60,22 @@ def of_table(table: Table) -> FileParts:
     """The devices of one process."""
     table = doubts.refuse_impossible(table)
     host = hosts(table)
-    parts = tuple(
-        Part(work=work, windows=windows(table, work), host=host, costs=costs(table, work), model=_model(table, work.device))
-        for work in works(table, host)
-    )
+    parts = tuple(_part(table, work, host) for work in works(table, host))
     health = (*doubts.of_table(table), *(h for part in parts for h in doubts.of_work(part.work)))
     memory = histories(table.allocations, table, host) if table.allocations is not None else ()
     return FileParts(source=table.source, rank=table.rank, world=table.world, host=table.host, parts=parts, health=health, memory=memory)
+
+
+def _part(table: Table, work: Work, host: Host) -> Part:
+    steps = windows(table, work)
+    return Part(
+        work=work,
+        windows=steps,
+        host=host,
+        costs=costs(table, work),
+        script=script(table, work, steps, host),
+        model=_model(table, work.device),
+    )
 
 
 def _model(table: Table, device: str) -> str:

@@ -1,0 +1,59 @@
+"""Changes of a run's settings that cure a cause: only fields that act on it, each as dotted field -> value; None where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+Patch = Callable[[Mapping[str, Any]], "dict[str, Any] | None"]
+MOST_WORKERS: Final = 8
+_LOG_EVERY: Final = 10  # steps; a log line waits for the device
+
+
+def none(spec: Mapping[str, Any]) -> dict[str, Any] | None:
+    """No setting cures it."""
+    return None
+
+
+def workers(spec: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Twice as many threads that decode ahead, 2 where there were none."""
+    now = _at(spec, "data.workers")
+    return {"data.workers": max(2, 2 * now)} if isinstance(now, int) and now < MOST_WORKERS else None
+
+
+def checkpoint(spec: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Save beside the training; where that is done already, half as often."""
+    if _at(spec, "checkpoint.blocking") is True:
+        return {"checkpoint.blocking": False}
+    every = _at(spec, "checkpoint.every")
+    return {"checkpoint.every": 2 * every} if isinstance(every, int) and every > 0 else None
+
+
+def log_less(spec: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A log line is where the host waits for the device: not in every step."""
+    every = _at(spec, "observe.log_every")
+    return {"observe.log_every": _LOG_EVERY} if isinstance(every, int) and every < _LOG_EVERY else None
+
+
+def larger(spec: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Fewer and larger launches for the same global batch; and no hash of every step's draws."""
+    out: dict[str, Any] = {}
+    accumulate = _at(spec, "accumulate")
+    if isinstance(accumulate, int) and accumulate > 1 and accumulate % 2 == 0:
+        out["accumulate"] = accumulate // 2
+    if _at(spec, "guard.trail") is True:
+        out["guard.trail"] = False
+    return out or None
+
+
+def keep_gathered(spec: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Keep gathered parameters for the backward: one all-gather less, for the memory of the parameters."""
+    sharded = _at(spec, "mesh.dp_shard")
+    return {"mesh.reshard": False} if isinstance(sharded, int) and sharded > 1 and _at(spec, "mesh.reshard") is True else None
+
+
+def _at(spec: Mapping[str, Any], name: str) -> Any:
+    value: Any = spec
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
