@@ -81,6 +81,7 @@ class Cluster:
     slow_link: Mapping[int, float] = field(default_factory=dict)  # factor on the transfers of every group it is in
     late_input_ns: Mapping[int, float] = field(default_factory=dict)  # more for each of its batches
     gc_ns: Mapping[int, float] = field(default_factory=dict)  # in Python's collector, each step, before the backward
+    save_ns: Mapping[int, float] = field(default_factory=dict)  # of its training thread, each step, after the optimizer is issued
     # clocks
     offset_ns: Mapping[int, float] = field(default_factory=dict)
     drift_ppm: Mapping[int, float] = field(default_factory=dict)
@@ -272,7 +273,7 @@ def simulate(cluster: Cluster) -> Run:
 def _step(m: _Machine) -> None:
     c = m.c
     late = np.array([c.late_input_ns.get(r, 0.0) for r in range(c.world)])
-    m.works("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", m.drawn(c.input_ns) + late)
+    m.works("user_annotation", "headway::phase::input", m.drawn(c.input_ns) + late)
     ready = _passes(m, back=False)
     garbage = np.array([c.gc_ns.get(r, 0.0) for r in range(c.world)])
     if garbage.any():
@@ -290,7 +291,10 @@ def _step(m: _Machine) -> None:
             {},
             ready,
         )
-    m.mark("Optimizer.step#AdamW.step", start)
+    m.mark("headway::phase::optimizer", start)
+    saves = np.array([c.save_ns.get(r, 0.0) for r in range(c.world)])
+    if saves.any():
+        m.works("user_annotation", "headway::phase::checkpoint", saves, saves > 0)
     if c.syncs:
         m.waits()
 
