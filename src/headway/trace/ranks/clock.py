@@ -19,7 +19,7 @@ Ranks of one host share a clock unless their ends say otherwise. So do up to PRE
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -36,8 +36,9 @@ _BY_TREE: Final = frozenset(("all_reduce", "barrier"))
 LATENCY_NS: Final = 100_000  # no network made for training takes longer for a hop with its last chunk
 PRESUMED: Final = 8  # ranks of unknown hosts that may be on one
 MOST: Final = 512  # collectives of a pair that are fitted
+_FEW: Final = 5
 _ALL_PAIRS: Final = 64  # members up to which every pair is fitted; of more, each with the first
-_LINE: Final = 12  # collectives from which drift is fitted
+_LINE: Final = 20  # collectives from which drift is fitted
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,10 @@ class Edges:
     middle: Floats
     half: Floats
 
+    def shifted(self, more: Ints) -> Edges:
+        """The same where each clock is ahead by `more` of its seat."""
+        return replace(self, middle=self.middle + (more[self.a] - more[self.b]))
+
 
 def clocks(seats: Sequence[Seat], matches: Matches) -> tuple[Clocks, tuple[Health, ...]]:
     """The clocks of all seats, and what is doubtful about them."""
@@ -91,11 +96,12 @@ def clocks(seats: Sequence[Seat], matches: Matches) -> tuple[Clocks, tuple[Healt
     first, last = int(begin.min()), int(end.max())
     edges = _edges(seats, matches, rough, first, last)
     named = _named(seats)
-    split = _split(named, edges)
+    split = _split(named, edges.shifted(rough))
     of = [f"{n} rank {s.rank}" if n in split else n for n, s in zip(named, seats, strict=True)]
     codes = {n: i for i, n in enumerate(dict.fromkeys(of[s] for s in order))}
     clock = np.array([codes[n] for n in of], np.int64)
-    upper = _bounds(clock, len(codes), edges)
+    of_clock = rough[np.array([of.index(n) for n in codes], np.int64)][clock]  # one for all seats of a clock
+    upper = _bounds(clock, len(codes), edges.shifted(rough - of_clock))
     centre = np.zeros((2, len(codes)))
     with np.errstate(invalid="ignore"):
         middle = (upper[:, :, 0] - upper[:, 0, :]) / 2
@@ -106,7 +112,7 @@ def clocks(seats: Sequence[Seat], matches: Matches) -> tuple[Clocks, tuple[Healt
     own = clock == 0
     presumed = np.array([s.host == "" for s in seats], bool)
     source = np.where(own, np.where(presumed, "presumed", "host"), np.where(known[clock], "collectives", "none"))
-    shift = np.where(known[clock] & ~own, rough, 0)
+    shift = np.where(known[clock] & ~own, of_clock, 0)
     found = Clocks(first, last, centre[:, clock] + shift, clock, error, tuple(source.tolist()))
     return found, tuple(_health(seats, found, named, split, edges))
 
@@ -149,7 +155,7 @@ def _rough(order: Sequence[int], matches: Matches) -> Ints:
 
 def _edges(seats: Sequence[Seat], matches: Matches, rough: Ints, begin: int, end: int) -> Edges:
     """The line of every pair that shares collectives that synchronise; clocks less their rough offsets."""
-    tail = 0.025 / max(len(seats), 1)
+    tail = 0.005 / len(seats)  # many pairs are at work at once, and the tightest of their bounds wins
     parts = []
     good = np.array([k.name in SYNCHRONISE for k in matches.kinds], bool)
     rounds = np.array([2 if k.name in _BY_TREE else max(len(k.ranks) - 1, 1) for k in matches.kinds], np.float64)
@@ -162,7 +168,7 @@ def _edges(seats: Sequence[Seat], matches: Matches, rough: Ints, begin: int, end
         entry = matches.first[mine][:, None] + np.arange(matches.size[mine[0]])
         seat, stop = matches.seat[entry[0]], matches.end[entry]
         quick = (stop - matches.start[entry]).min(axis=1) / rounds[matches.kind[mine]]
-        tight = np.flatnonzero(quick <= 2 * max(float(quick.min()), 1_000.0))
+        tight = np.flatnonzero(quick <= 2 * max(float(np.sort(quick)[:_FEW][-1]), 1_000.0))  # some, lest they be quick by chance
         tight = tight[np.linspace(0, len(tight) - 1, min(MOST, len(tight))).astype(np.int64)]
         at = stop[tight] - rough[seat] - begin
         n = len(seat)
@@ -170,7 +176,7 @@ def _edges(seats: Sequence[Seat], matches: Matches, rough: Ints, begin: int, end
         time = at.mean(axis=1) / (end - begin)  # 0 at begin, 1 at end
         middle, half = _lines(time, (at[:, i] - at[:, j]).astype(np.float64), tail)
         latency = min(float(np.median(quick[tight])), LATENCY_NS)
-        parts.append((seat[i], seat[j], middle, half + latency))
+        parts.append((seat[i], seat[j], middle, half + latency * (2 if len(tight) < _FEW else 1)))  # of so few the noise is unknown
     if not parts:
         return Edges(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((2, 0)), np.zeros((2, 0)))
     return Edges(*(np.concatenate(column, axis=-1) for column in zip(*parts, strict=True)))
@@ -179,11 +185,11 @@ def _edges(seats: Sequence[Seat], matches: Matches, rough: Ints, begin: int, end
 def _lines(time: Floats, value: Floats, tail: float) -> tuple[Floats, Floats]:
     """(value at 0 and at 1, half of its interval) [2, series] of lines through value [n, series] at time [n] in [0, 1].
 
-    Few samples (or all at one time) give no line: then the middle of all of them, and their whole range on either side.
+    Few samples (or all at one time) give no line: then the middle of all of them, and more than their whole range on either side.
     """
-    if len(time) < _LINE or float(np.ptp(time)) <= 0:
+    if (n := len(time)) < _LINE or float(np.ptp(time)) <= 0:
         low, high = value.min(axis=0), value.max(axis=0)
-        return np.tile((low + high) / 2, (2, 1)), np.tile(high - low, (2, 1))
+        return np.tile((low + high) / 2, (2, 1)), np.tile((1 + 3 / n) * (high - low), (2, 1))
     return robust_lines(time, value, (0.0, 1.0), confidence=1 - 2 * tail)
 
 

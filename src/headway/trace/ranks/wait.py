@@ -71,7 +71,8 @@ def meet(seats: Sequence[Seat]) -> Meeting:
     early = end < arrived[one] - error - SLACK_NS  # it ended before the last began
     crossed = np.logical_or.reduceat(early & joins, found.first)[one]
     wait = np.where(claimed & ~(early & ~joins), wait, 0)  # who sends may be done before who receives has come
-    sure = np.where(claimed, wait, np.minimum(np.ceil(arrived[one] - start + error), end - start)).astype(np.int64)
+    most = np.maximum.reduceat(error, found.first)[one]  # who was last is not certain either
+    sure = np.where(claimed, wait, np.minimum(np.ceil(arrived[one] - start + most), end - start)).astype(np.int64)
     sure = np.where(early & ~joins, 0, np.maximum(sure, 0))
     moves = np.maximum(found.end - np.maximum(found.start, found.start + arrived[one] - start), 0)
     moves = np.where(early & ~joins, found.end - found.start, moves)
@@ -80,7 +81,7 @@ def meet(seats: Sequence[Seat]) -> Meeting:
         mine = np.flatnonzero((found.seat == s) & ~crossed)
         at = found.row[mine]
         here.time[at], here.rank[at], here.until[at] = found.start[mine] + wait[mine], rank[mine], found.start[mine] + sure[mine]
-    withheld = int((~claimed & ~crossed & (error > 0))[found.first].sum())
+    withheld = int(np.logical_or.reduceat(~claimed & ~crossed & (error > 0), found.first).sum())
     return Meeting(
         arrivals=blank,
         matches=found,
