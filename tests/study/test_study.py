@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headway.runtime import folder
@@ -19,6 +20,7 @@ from headway.spec.errors import RunError
 from headway.spec.parts import GuardSpec
 from headway.spec.run import RunSpec, injections, require
 from headway.study import kills, parity, runs, truth
+from headway.trace.timeline import Timeline
 
 
 def events(run: Path, rows: list[dict[str, Any]], rank: int = 0) -> None:
@@ -98,6 +100,18 @@ def test_the_gain_is_what_delayed_steps_have_over_their_neighbours() -> None:
     assert truth.gain(rank, "buckets", "compute.gemm") == pytest.approx(0.0, abs=1e-9)
     assert truth.gain(rank, "phases", "input") == truth.gain(rank, "wall", "") == pytest.approx(150.0)
     assert truth.names(rank, "buckets") == {"idle.input", "compute.gemm"}
+
+
+def test_planted_ranges_are_looked_up_in_the_timeline() -> None:
+    line = Timeline(
+        rank=0, device="cpu", steps=(0,), edges=np.array([0, 100]), start=np.array([0, 10, 40, 60]), end=np.array([10, 40, 60, 100]),
+        bucket=np.array([0, 1, 0, 1]), phase=np.array([2, 0, 0, 2]), module=np.zeros(4, int), label=np.full(4, -1),
+        names=("compute.gemm", "idle.input"), modules=("other",), labels=(),
+    )  # fmt: skip
+    assert truth.inside(line, [(10, 40)], "buckets", "idle.*") == 1.0
+    assert truth.inside(line, [(5, 15), (30, 50)], "buckets", "idle.input") == 15 / 30
+    assert truth.inside(line, [(5, 15), (30, 50)], "phases", "input") == 25 / 30
+    assert truth.inside(line, [], "buckets", "idle.input") == 0.0
 
 
 @pytest.mark.parametrize(("bucket", "phase", "good"), [(0.95, None, True), (0.95, 0.96, True), (0.94, 1.0, False), (1.0, 0.9, False)])

@@ -2,9 +2,14 @@
 
     python -m headway.study.truth --out docs/results/truth.json        (3 minutes on 2 cores)
 
-Each row is a run of two processes, traced over a window in which every other step is delayed by a known sleep.
+Each row is a run of two processes, traced over a window in which every other step is delayed by a known sleep. The trace holds the sleeps
+as ranges, so each nanosecond of them can be looked up:
 
-    landed = mean over delayed steps of (the bucket in the step - its mean in the two steps beside it);   share = landed / planted >= 0.95
+    share = (time of the planted ranges that the account gives to the bucket) / (time of the planted ranges) >= 0.95
+
+What a slow rank does to the other one has no range there. It is what delayed steps have more than the steps beside them:
+
+    share = mean over delayed steps of (the bucket in the step - its mean in the two steps beside it) / planted
 """
 
 from __future__ import annotations
@@ -19,12 +24,17 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from headway.runtime import folder
 from headway.spec.breakdown import RankBreakdown
+from headway.spec.event import PHASES
 from headway.study import runs
-from headway.trace.explain import explain
+from headway.trace.explain import account
+from headway.trace.read.kineto import read
+from headway.trace.timeline import Timeline
+from headway.train.inject import PLANTED
 
 WINDOW: Final = (20, 45)
 DELAYED: Final = tuple(range(22, 45, 2))
@@ -72,15 +82,39 @@ def measure(case: Case, work: Path, planted_ms: float) -> dict[str, Any]:
             "observe.peak": "h200", "observe.progress": "none", "observe.capture": False, "checkpoint.every": 0, "guard.inject": inject,
         }  # fmt: skip
         runs.train("digits", run, fields=fields | dict(case.fields))
-    found = next(r for r in explain([str(run)]).ranks if r.rank == case.rank)
-    landed = gain(found, "buckets", case.bucket)
-    by_bucket = {name: gain(found, "buckets", name) for name in names(found, "buckets")}
-    in_phase = gain(found, "phases", case.phase) if case.phase else None
+    found = account([str(run)])
+    steps = next(r for r in found.breakdown.ranks if r.rank == case.rank)
+    by_bucket = {name: gain(steps, "buckets", name) for name in names(steps, "buckets")}
+    if case.phase:
+        line = next(t for t in found.timelines() if t.rank == case.rank)
+        spans = planted(run, case.rank)
+        share, in_phase = (inside(line, spans, table, name) for table, name in (("buckets", case.bucket), ("phases", case.phase)))
+    else:
+        share, in_phase = gain(steps, "buckets", case.bucket) / planted_ms, None
     return {
         "case": case.name, "planted_ms": planted_ms, "rank": case.rank, "bucket": case.bucket, "phase": case.phase,
-        "bucket_share": landed / planted_ms, "phase_share": in_phase / planted_ms if in_phase is not None else None,
-        "step_gain_ms": gain(found, "wall", ""), "largest": dict(sorted(by_bucket.items(), key=lambda kv: -abs(kv[1]))[:4]),
+        "bucket_share": share, "phase_share": in_phase,
+        "step_gain_ms": gain(steps, "wall", ""), "largest": dict(sorted(by_bucket.items(), key=lambda kv: -abs(kv[1]))[:4]),
     }  # fmt: skip
+
+
+def planted(run: Path, rank: int) -> list[tuple[int, int]]:
+    """Begin and end of every planted delay in the traces of `rank`, in ns."""
+    spans: list[tuple[int, int]] = []
+    for file in sorted((run / "traces").glob(f"*.rank{rank}.json.gz")):
+        table = read(file)
+        rows = table.named(lambda name: name == PLANTED)
+        spans += zip(table.start[rows].tolist(), table.end[rows].tolist(), strict=True)
+    return spans
+
+
+def inside(line: Timeline, spans: Sequence[tuple[int, int]], table: str, pattern: str) -> float:
+    """Share of the time of `spans` that the timeline gives to the buckets (or phases) named `pattern`. 0 without spans."""
+    code, all_names = (line.bucket, line.names) if table == "buckets" else (line.phase, PHASES)
+    mine = np.array([fnmatchcase(name, pattern) for name in all_names])[code]
+    begin, end = line.start[mine], line.end[mine]
+    landed = sum(int(np.maximum(np.minimum(end, b) - np.maximum(begin, a), 0).sum()) for a, b in spans)
+    return landed / max(1, sum(b - a for a, b in spans))
 
 
 def gain(rank: RankBreakdown, table: str, pattern: str) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from headway.runtime.ranges import record_range
 from headway.spec.run import Injection
 
+PLANTED = "headway::planted"  # the range of every delay in a trace: where it really was
 WAIT = "cudaDeviceSynchronize"  # a CPU has no queue to wait for: the wait carries the name that a profiler gives to the real call
 
 
@@ -22,9 +23,10 @@ def on_phase(planted: Sequence[Injection], rank: int) -> Callable[[str, int], No
             if not p.first <= step <= p.last:
                 continue
             if p.site == phase:
-                time.sleep(p.ms / 1e3)
+                with record_range(PLANTED):
+                    time.sleep(p.ms / 1e3)
             elif p.site == "sync" and phase == "forward":
-                with record_range(WAIT):
+                with record_range(PLANTED), record_range(WAIT):
                     time.sleep(p.ms / 1e3)
 
     return delay
