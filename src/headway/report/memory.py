@@ -25,6 +25,7 @@ MEASURED: Final = {
 NUM_PARTS: Final = 16  # rows of a table; what is smaller is put together by its first word
 _SHOWN: Final = 5  # pins, leaks, savings of a terminal
 _WAYS: Final = 12  # of the page
+_UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))  # of the curve's axis
 _DEVICES: Final = 4  # with a section of their own; the fullest
 
 
@@ -219,21 +220,22 @@ def _parts(m: MemoryBreakdown) -> Html:
 def _curve(m: MemoryBreakdown) -> Html:
     """Reserved and allocated over the recording; the numbers of its ends beside it."""
     begin, end = m.curve[0][0], m.curve[-1][0]
-    marks = [t for t in ticks(0, max(m.reserved_bytes, 1) / (1 << 20), 4)]
-    top = marks[-1] * (1 << 20)
+    scale, unit = next(((s, u) for s, u in _UNITS if m.reserved_bytes >= 2 * s), _UNITS[-1])
+    marks = ticks(0, max(m.reserved_bytes, 1) / scale, 4)
+    top = marks[-1] * scale
     x = [WIDTH * (at - begin) / max(1, end - begin) for at, _, _ in m.curve]
     lines = []
     for place, colour in ((1, COLOURS["fragmentation"]), (2, COLOURS["activations"])):
         path = "M" + "L".join(f"{at:.1f} {HEIGHT * (1 - point[place] / top):.1f}" for at, point in zip(x, m.curve, strict=True))
         lines.append(tag("path", d=path, stroke=colour, class_="line"))
-    grid = [tag("path", d=f"M0 {HEIGHT * (1 - v * (1 << 20) / top):.1f}H{WIDTH}", class_="grid") for v in marks]
-    labels = [tag("span", fmt.size(v * (1 << 20)), class_="y", style=f"bottom:{100 * v * (1 << 20) / top:.2f}%") for v in marks]
+    grid = [tag("path", d=f"M0 {HEIGHT * (1 - v * scale / top):.1f}H{WIDTH}", class_="grid") for v in marks]
+    labels = [tag("span", fmt.tick(v), class_="y", style=f"bottom:{100 * v * scale / top:.2f}%") for v in marks]
     svg = tag("svg", *grid, *lines, viewBox=f"0 0 {WIDTH} {HEIGHT}", preserveAspectRatio="none", aria_hidden="true")
     span = fmt.duration(end - begin) if m.time_ns is not None else f"{end - begin:,} events"
     key = [("reserved", COLOURS["fragmentation"])] + [("allocated", COLOURS["activations"])] * (m.measured != "counters")
     return tag(
         "figure",
-        tag("figcaption", tag("b", "Over the recording"), tag("span", span, class_="last")),
+        tag("figcaption", tag("b", f"Over the recording, {unit}"), tag("span", span, class_="last")),
         tag("div", *(tag("span", tag("i", style=f"background:{colour}"), name) for name, colour in key), class_="keys"),
         tag("div", svg, *labels, class_="plot", role="img", aria_label=f"Memory over {span}, at most {fmt.size(m.reserved_bytes)}"),
         class_="curve",

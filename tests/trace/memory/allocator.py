@@ -28,6 +28,8 @@ class Truth:
     reserved: int
     allocated: int
     tags: dict[str, int]
+    cached: int = 0  # in pieces with nothing alive or awaiting in them
+    awaiting: int = 0
 
 
 def frames(*lines: str) -> list[dict[str, Any]]:
@@ -156,14 +158,19 @@ class Recorder:
         tags: dict[str, int] = {}
         for b in live:
             tags[b.tag] = tags.get(b.tag, 0) + b.size
+        taken = [b for b in self.blocks if b.state != "inactive"]
+        pieces = self._pieces().items()
+        cached = sum(n for at, n in pieces if not any(at <= b.address < at + n for b in taken))
+        waits = sum(b.size for b in taken if b.state == "active_pending_free")
+        now = Truth(sum(self.segments.values()), sum(b.size for b in live), tags, cached, waits)
         if not self.recording:
-            self.truth = [Truth(sum(self.segments.values()), sum(b.size for b in live), tags)]
+            self.truth = [now]
             return
         entry = {"action": action, "addr": address, "size": size, "stream": stream}
         entry |= {"frames": stack} if stack is not None else {}
         entry |= {"time_us": self.clock} if self.timed else {}
         self.events.append(entry)
-        self.truth.append(Truth(sum(self.segments.values()), sum(b.size for b in live), tags))
+        self.truth.append(now)
         if self.keep is not None and len(self.events) > self.keep:
             del self.events[0], self.truth[0]
 

@@ -61,6 +61,15 @@ def explained(recorder: Recorder) -> MemoryBreakdown | None:
     return account(found[0], 0) if found else None
 
 
+def assert_layout(found: MemoryBreakdown, recorder: Recorder) -> None:
+    """Cached, awaiting and pinned are those of the allocator at the moment of the peak."""
+    truth = recorder.truth[found.event]
+    free = truth.reserved - truth.allocated
+    why = {"cached": truth.cached, "awaiting": truth.awaiting, "pinned": free - truth.cached - truth.awaiting}
+    assert {k.partition(".")[2]: n for k, n in found.parts.items() if k.startswith("fragmentation")} == {k: n for k, n in why.items() if n}
+    assert sum(p.free_bytes for p in found.pins) <= why["pinned"]
+
+
 def curves(recorder: Recorder) -> tuple[list[int], list[int]]:
     (history,) = histories(recorder.snapshot(), "test")
     return reserved(history).tolist(), allocated(lives(history), len(history)).tolist()
@@ -81,6 +90,7 @@ def test_a_whole_recording_is_exact_in_every_moment_and_part(program: list[tuple
     parts = {k: n for k, n in found.parts.items() if not k.startswith("fragmentation")}
     assert parts == {k: n for k, n in recorder.truth[found.event].tags.items() if n}
     assert found.health == ()
+    assert_layout(found, recorder)
 
 
 @given(PROGRAM, st.booleans(), st.integers(0, 40))
@@ -93,6 +103,7 @@ def test_a_recording_that_starts_late_loses_parts_and_never_bytes(program: list[
     assert held == [t.reserved for t in recorder.truth]
     assert taken == [t.allocated for t in recorder.truth]
     assert found.reserved_bytes == max(held)
+    assert_layout(found, recorder)
 
 
 @given(PROGRAM, st.booleans(), st.integers(1, 30))
@@ -107,6 +118,7 @@ def test_a_ring_buffer_loses_the_beginning_only(program: list[tuple[Any, ...]], 
     assert taken == [t.allocated for t in recorder.truth]
     found = explained(recorder)
     assert found is not None and found.reserved_bytes == max(held)
+    assert_layout(found, recorder)
 
 
 @given(PROGRAM)

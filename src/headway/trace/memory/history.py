@@ -55,6 +55,7 @@ class Site:
     phase: str = ""
     module: str = ""
     operator: str = ""
+    part: str = ""  # what its writer takes it for
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -194,8 +194,9 @@ _OF_PHASE: Final = {
     "clip": "gradients", "optimizer": "optimizer", "ema": "parameters",
 }  # fmt: skip
 _LIBRARY: Final = re.compile(
-    r"(^|/)(torch|triton)/|lib/python3[^/]*/(?!(site|dist)-packages)|torchinductor_|<frozen|^<|\.(cpp|cu|cc|cuh|h|c|hpp|so)\b|^\?\?$|^$"
+    r"^none$|(^|/)(torch|triton)/|lib/python3[^/]*/(?!(site|dist)-packages)|torchinductor_|<frozen|^<|\.(cpp|cu|cc|cuh|h|c|hpp|so)\b|^\?\?$|^$"
 )
+_INSTANCE: Final = "nn.Module: "
 _FORWARD: Final = re.compile(r"forward$|^__call__$")
 
 
@@ -211,6 +212,8 @@ def part_of(site: Site) -> str:
             return f"activations.{module_of(site.frames) or '(no module)'}"
         if part:
             return part
+    if site.part:  # torch's profiler takes what an optimizer needs in passing for activations, so the stack is asked first
+        return "activations.(no module)" if site.part == "activations" else site.part
     if not site.frames and site.operator == "":
         return "gradients"  # an empty stack was recorded: a thread without Python and without C++ frames, as autograd's are
     return ""
@@ -226,8 +229,12 @@ def tuple_of(frame: str) -> tuple[str, ...]:
 def module_of(frames: Sequence[Frame]) -> str:
     """The calls of forward that lead to a block, as stem:line, outermost first; the last two of the user's own, then torch's leaf.
 
-    A stack names files and lines, not instances: blocks that a loop calls are one module here. "" without any forward.
+    A stack names files and lines, not instances: blocks that a loop calls are one module here. A profiler's stack names instances too
+    ("nn.Module: Block_3"): then these. "" without any forward.
     """
+    instances = [f.function.removeprefix(_INSTANCE) for f in frames if f.function.startswith(_INSTANCE)]
+    if instances:
+        return ".".join(reversed(instances[:2]))
     own = [f for f in frames if _FORWARD.search(f.function) and not _LIBRARY.search(f.file)]
     leaf = next((f for f in frames if "torch/nn/modules/" in f.file.replace("\\", "/") and f.function == "forward"), None)
     names = [f"{stem(f.file)}:{f.line}" for f in reversed(own[:2])]

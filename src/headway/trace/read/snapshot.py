@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -32,6 +33,14 @@ FIX = "Give a file of torch.cuda.memory._dump_snapshot(), whole."
 _LIMIT = 1 << 62  # of addresses, sizes and microseconds x 1000
 _MOST_DEVICES = 1024
 _DEPTH = 256  # frames of a stack that are looked at
+_IN_NAME = re.compile(r"(.+)\((\d{1,9})\): (.+)")
+_PARTS = {  # categories of torch's profiler that say more than a stack
+    "parameter": "parameters",
+    "optimizer_state": "optimizer",
+    "gradient": "gradients",
+    "activation": "activations",
+    "input": "activations.(input)",
+}
 
 
 def read(path: Path) -> Reading:
@@ -99,6 +108,7 @@ def _history(
     time = np.where(time > 0, time * 1000, -1)  # a broken one becomes negative and is none
     usable = ((address >= 0) & (size >= 0)) | np.isin(action, (Action.OOM, Action.SNAPSHOT, Action.OTHER))
     blocks, misfits = _blocks(segments, stacks)
+    drawn = any("category" in e for e in events[:1])  # by torch's profiler: its one segment is all addresses between two blocks
     own = said.get("device", 0) == device
     ends, spans = _annotated(data.get("external_annotations"))
     modules, module_at = _modules((_spans(said.get("modules")) or spans) if own or not said else [])
@@ -106,15 +116,18 @@ def _history(
     lost = int((~usable).sum()) + misfits
     return History(
         source=source,
-        device=f"cuda:{device}",
+        device="cpu" if drawn and device == len(data["device_traces"]) - 1 else f"cuda:{device}",
         time=_rising(time[usable]),
         action=action[usable],
         address=address[usable],
         size=np.maximum(size[usable], 0),
         stream=_column(events, "stream")[usable],
-        site=np.array([stacks.code(e.get("frames")) for e in events], np.int64)[usable],
+        site=np.array([stacks.code(e.get("frames"), e.get("category")) for e in events], np.int64)[usable],
         blocks=blocks,
-        segments=Segments(
+        layout=not drawn,
+        segments=Segments()
+        if drawn
+        else Segments(
             address=_column(segments, "address"),
             size=np.maximum(_column(segments, "total_size"), 0),
             stream=_column(segments, "stream"),
@@ -164,27 +177,30 @@ class _Stacks:
 
     def __init__(self) -> None:
         self.sites: list[Site] = []
-        self._by_value: dict[tuple[Frame, ...], int] = {}
-        self._by_object: dict[int, int] = {}
+        self._by_value: dict[tuple[tuple[Frame, ...], str], int] = {}
+        self._by_object: dict[tuple[int, str], int] = {}
         self._frames: dict[int, Frame] = {}
 
-    def code(self, frames: Any) -> int:
+    def code(self, frames: Any, category: Any = None) -> int:
         """The code of a list of frames; -1 where nothing was recorded (an empty stack is a stack: a thread without Python)."""
         if not isinstance(frames, (list, tuple)):
             return -1
-        found = self._by_object.get(id(frames))
+        part = _PARTS.get(category, "") if isinstance(category, str) else ""
+        found = self._by_object.get((id(frames), part))
         if found is None:
             value = tuple([self._frame(f) for f in frames[:_DEPTH] if isinstance(f, Mapping)])
-            found = self._by_value.setdefault(value, len(self._by_value))
+            found = self._by_value.setdefault((value, part), len(self._by_value))
             if found == len(self.sites):
-                self.sites.append(Site(value))
-            self._by_object[id(frames)] = found
+                self.sites.append(Site(value, part=part))
+            self._by_object[id(frames), part] = found
         return found
 
     def _frame(self, frame: Mapping[str, Any]) -> Frame:
         made = self._frames.get(id(frame))
         if made is None:
-            made = Frame(str(frame.get("filename", "")), str(frame.get("name", "")), max(0, _number(frame.get("line", 0))))
+            file, name, line = str(frame.get("filename", "")), str(frame.get("name", "")), max(0, _number(frame.get("line", 0)))
+            said = _IN_NAME.match(name) if file in ("", "none") else None  # a profiler's frame: all in the name
+            made = Frame(said[1], said[3], int(said[2])) if said else Frame(file, name, line)
             self._frames[id(frame)] = made
         return made
 
