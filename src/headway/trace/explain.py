@@ -28,6 +28,7 @@ from headway.trace.part import FileParts
 from headway.trace.ranks.match import Seat
 from headway.trace.ranks.wait import lateness, meet
 from headway.trace.read.file import FIX
+from headway.trace.replay.path import critical_path
 from headway.trace.replay.run import replay
 from headway.trace.summary import summarise
 from headway.trace.timeline import Timeline, timeline
@@ -89,7 +90,12 @@ def account(
     breakdown = Breakdown(
         ranks=tuple(rows),
         health=(*notes, *doubts.of_steps(summary)),
-        summary={**summary, "samples_s": _rate(summary, given), "ceilings": of_ceilings(least)},
+        summary={
+            **summary,
+            "samples_s": _rate(summary, given),
+            "ceilings": of_ceilings(least),
+            "critical_path": critical_path(run) if run else None,
+        },
         findings=findings(rows, lateness(meeting, seats), run, given.spec),
         cliffs=cliffs(given.events),
         memory=memory,

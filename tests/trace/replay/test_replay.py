@@ -114,9 +114,10 @@ def test_a_host_that_waits_for_the_device_is_freed(tmp_path: Path) -> None:
         0.7                       [g2   ]
         """,
     )
-    gained = run.gain(Change(without=frozenset({"sync"})))
+    without = simulate(run.graph, Change(without=frozenset({"sync"})))
     work = run.seats[0].work
-    assert gained == work.start[1] - work.end[0] > 0, "g2 follows g1 at once"
+    assert without.value[run.graph.last[0][1]] == work.end[0] + 7 * US < work.end[1], "g2 follows g1 at once"
+    assert run.base.step_ns - without.step_ns == 7 * US, "and the host, whose mark ended last, no longer holds the step"
 
 
 def test_work_made_faster_moves_what_waited_for_it(tmp_path: Path) -> None:
