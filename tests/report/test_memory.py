@@ -17,7 +17,7 @@ from headway.report.page import page
 from headway.report.sheet import sheet_of
 from headway.report.terminal import print_breakdown
 from headway.spec.breakdown import Breakdown, Health
-from headway.spec.memory import KINDS, Growth, Held, MemoryBreakdown, Pin, Saving
+from headway.spec.memory import KINDS, Failure, Growth, Held, MemoryBreakdown, Pin, Saving
 from tests.report.test_browser import CHROMIUM, look
 
 GIB = 1 << 30
@@ -72,7 +72,15 @@ def memory(rank: int = 0, **changes: object) -> MemoryBreakdown:
                 patch={"remat.mode": "full"},
             ),
         ),
-        oom_bytes=(8 * GIB,),
+        failures=(
+            Failure(
+                requested_bytes=8 * GIB,
+                reserved_bytes=44 * GIB,
+                allocated_bytes=34 * GIB,
+                largest_free_bytes=3 * GIB,
+                device_free_bytes=1 << 20,
+            ),
+        ),
         curve=((10**18, 10 * GIB, 5 * GIB), (10**18 + 10**9, 44 * GIB, 37 * GIB)),
         health=(Health(what="recorded_late", count=12, rank=rank, text="blocks are older than the recording"),),
     )
@@ -93,7 +101,7 @@ def test_the_terminal_says_what_held_the_peak_and_what_to_do() -> None:
         "44.00 GiB reserved at the peak, 37.00 GiB of it allocated",
         "activations.blocks",
         "45.5 %",
-        "1 request failed",
+        "a request of 8.000 GiB failed while 10.00 GiB were reserved and free, 3.000 GiB at most in one piece",
         "dit.py:88 forward",
         "train.py:9 main",
         "grows by 1.000 MiB a step",

@@ -73,9 +73,15 @@ def no_growth(m: MemoryBreakdown) -> str:
 
 
 def oom_text(m: MemoryBreakdown) -> str:
-    """Requests that failed; "" if none did."""
-    count = len(m.oom_bytes)
-    return f"{count} request{'s' * (count != 1)} failed (out of memory), the last of {fmt.size(m.oom_bytes[-1])}" if count else ""
+    """The last request that failed, and why it did; "" if none did."""
+    if not m.failures:
+        return ""
+    f = m.failures[-1]
+    free = f"{fmt.size(f.reserved_bytes - f.allocated_bytes)} were reserved and free"
+    piece = f", {fmt.size(f.largest_free_bytes)} at most in one piece" if f.largest_free_bytes is not None else ""
+    left = f", {fmt.size(f.device_free_bytes)} left on the device" if f.device_free_bytes is not None else ""
+    before = f" ({len(m.failures)} failed)" if len(m.failures) > 1 else ""
+    return f"Out of memory: a request of {fmt.size(f.requested_bytes)} failed while {free}{piece}{left}{before}"
 
 
 # ---- terminal ----

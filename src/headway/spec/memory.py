@@ -51,6 +51,17 @@ class Pin:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A request that ended out of memory, and the state at that moment; None where it was not recorded."""
+
+    requested_bytes: int
+    reserved_bytes: int
+    allocated_bytes: int
+    largest_free_bytes: int | None  # reserved, free and in one piece (of whatever pool or stream)
+    device_free_bytes: int | None  # not reserved by this process
+
+
+@dataclass(frozen=True, kw_only=True)
 class Growth:
     """Live bytes at the ends of steps that grow: `slope` bytes a step, in [low, high] with `confidence`."""
 
@@ -104,7 +115,7 @@ class MemoryBreakdown:
     num_steps: int = 0  # step ends at which growth was looked for
     steps_from: str = ""  # what told where steps end
     savings: tuple[Saving, ...] = ()
-    oom_bytes: tuple[int, ...] = ()  # requests that failed
+    failures: tuple[Failure, ...] = ()  # the last requests that failed
     curve: tuple[tuple[int, int, int], ...] = ()
     health: tuple[Health, ...] = field(default_factory=tuple)
 

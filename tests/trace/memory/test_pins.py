@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from headway.trace.memory.account import account
+from headway.trace.memory.layout import layout
+from headway.trace.memory.lives import lives
 from headway.trace.read.snapshot import histories
 from tests.trace.memory.allocator import MB, Recorder, frames
+from tests.trace.memory.test_exact import PROGRAM, play
 
 KEEPER = frames("train.py:17 keep", "train.py:90 main")
 PASSING = frames("model.py:4 forward", "torch/nn/modules/module.py:1 _call_impl")
@@ -79,3 +87,45 @@ def test_neighbours_in_the_address_space_stay_two_segments_and_expandable_ones_a
     apart, joined = (account(histories(snapshot(e), "test")[0], 0) for e in (False, True))
     assert (apart.num_segments, joined.num_segments) == (2, 1)
     assert apart.parts["fragmentation.cached"] == joined.parts["fragmentation.pinned"] == 2 * MB
+
+
+@given(PROGRAM, st.booleans(), st.integers(0, 200))
+def test_the_layout_of_any_moment_is_that_of_the_program_up_to_it(program: list[tuple[Any, ...]], expandable: bool, at: int) -> None:
+    whole = play(program, expandable=expandable)
+    found = histories(whole.snapshot(), "test")
+    moments = [0]
+    for i in range(len(program)):
+        moments.append(len(play(program[: i + 1], expandable=expandable).events))
+    cut = at % len(moments)
+    then = play(program[:cut], expandable=expandable)
+    if not found:
+        return
+    of = lives(found[0])
+    plan = layout(found[0], of, moments[cut], of.at(moments[cut]), of.awaiting(moments[cut]))
+    pieces = then._pieces()
+    assert dict(zip(plan.start.tolist(), (plan.end - plan.start).tolist(), strict=True)) == pieces
+    for start, end, used, live, largest in zip(plan.start, plan.end, plan.used, plan.live, plan.largest, strict=True):
+        mine = [b for b in then.blocks if start <= b.address < end]
+        assert used == sum(b.size for b in mine if b.state != "inactive")
+        assert live == sum(b.size for b in mine if b.state == "active_allocated")
+        assert largest == max((b.size for b in mine if b.state == "inactive"), default=0)
+    assert plan.strays == 0
+
+
+@given(PROGRAM, st.integers(1, 9))
+def test_whatever_runs_beside_it_a_planted_pin_is_named(program: list[tuple[Any, ...]], keep: int) -> None:
+    recorder = play(program)
+    for block in [b for b in recorder.blocks if b.state == "active_allocated"]:
+        recorder.free(block)
+    recorder.empty_cache()
+    passing = [recorder.alloc(30 * MB, PASSING, "a") for _ in range(keep)]
+    for block in passing:
+        recorder.free(block)
+        recorder.alloc(1 * MB, KEEPER, "k")  # the first MiB of 30 is kept, so nothing of 30 MiB fits any more
+    for _ in range(keep + 5):
+        recorder.alloc(64 * MB, PASSING, "a")
+    (history,) = histories(recorder.snapshot(), "test")
+    found = account(history, 0)
+    planted = [p for p in found.pins if p.segment_bytes == 30 * MB]
+    assert planted and all([b.where for b in p.blocks] == ["train.py:17 keep"] for p in planted)
+    assert any(p.free_bytes == 29 * MB for p in planted)

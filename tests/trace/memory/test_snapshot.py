@@ -138,9 +138,12 @@ def test_modules_and_steps_from_annotations() -> None:
 
 def test_requests_that_failed_are_told() -> None:
     data = planted().snapshot()
-    data["device_traces"][0].append({"action": "oom", "device_free": 123, "size": 7 * MB, "stream": 0})
+    data["device_traces"][0].append({"action": "oom", "device_free": 123, "size": 30 * MB, "stream": 0})
     (found,) = of(data)
-    assert found.oom_bytes == (7 * MB,)
+    (failure,) = found.failures
+    assert (failure.requested_bytes, failure.device_free_bytes) == (30 * MB, 123)
+    assert (failure.reserved_bytes, failure.allocated_bytes) == (80 * MB, 42 * MB)
+    assert failure.largest_free_bytes == 20 * MB, "38 MiB are free, but no 30 in one piece"
 
 
 def test_rounding_to_powers_of_two_is_that_of_the_allocator() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from headway.spec.breakdown import Health
-from headway.spec.memory import Held, MemoryBreakdown, Pin
+from headway.spec.memory import Failure, Held, MemoryBreakdown, Pin
 from headway.trace.memory import kinds
 from headway.trace.memory.growth import leaks
 from headway.trace.memory.history import Action, History
@@ -20,6 +20,7 @@ from headway.trace.memory.steps import step_ends
 from headway.trace.sweep import NEVER, Ints, Steps
 
 NUM_HELD = 40
+NUM_FAILURES = 5
 NUM_POINTS = 240  # of the curve
 
 
@@ -77,7 +78,7 @@ def account(history: History, rank: int, *, beside: Beside | None = None, spec: 
         growth=leaks(of, ends.moment, label, labels),
         num_steps=len(ends.moment),
         steps_from=ends.told,
-        oom_bytes=tuple(history.size[history.rows(Action.OOM)].tolist()),
+        failures=_failures(history, of, held, taken),
         curve=_curve(history, held, taken),
         health=(*history.health, *health, *_doubts(history, of, rows)),
     )
@@ -181,6 +182,24 @@ def _curve(history: History, held: Ints, taken: Ints) -> tuple[tuple[int, int, i
     return tuple(
         zip(at[first].tolist(), np.maximum.reduceat(held, first).tolist(), np.maximum.reduceat(taken, first).tolist(), strict=True)
     )
+
+
+def _failures(history: History, of: Lives, held: Ints, taken: Ints) -> tuple[Failure, ...]:
+    """The last requests that failed, with what was free then and what of it was in one piece."""
+    out = []
+    for event in history.rows(Action.OOM)[-NUM_FAILURES:].tolist():
+        plan = layout(history, of, event, of.at(event), of.awaiting(event)) if history.layout else None
+        left = int(history.address[event])
+        out.append(
+            Failure(
+                requested_bytes=int(history.size[event]),
+                reserved_bytes=int(held[event]),
+                allocated_bytes=int(taken[event]),
+                largest_free_bytes=int(plan.largest.max(initial=0)) if plan is not None else None,
+                device_free_bytes=left if left >= 0 else None,
+            )
+        )
+    return tuple(out)
 
 
 def _strays(count: int) -> tuple[Health, ...]:

@@ -90,7 +90,8 @@ class Named:
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """One device. `time` is nanoseconds since the epoch, -1 where it is not known; -1 in `site` is none.
+    """One device. `time` is nanoseconds since the epoch, -1 where it is not known; -1 in `site` is none. The `address` of an OOM is what
+    the device had free.
 
     `reserved` and `allocated`, where they are not empty, are the allocator's own totals after each event (profilers write them; they
     know no segments). `named` is what the program said of its tensors, `step_ends` when its steps ended (number -> nanoseconds),

@@ -24,6 +24,7 @@ class Layout:
     end: Ints
     used: Ints  # bytes allocated or awaiting in each
     live: Ints  # bytes allocated in each
+    largest: Ints  # the largest free run of each: what still fits into it
     inside: Ints  # for each life of the moment, its piece; -1 for none
     strays: int  # lives that lie in no piece
 
@@ -58,7 +59,22 @@ def layout(history: History, of: Lives, moment: int, rows: Ints, waiting: Ints) 
     np.add.at(used, piece[fits], of.size[both][fits])
     alive = fits & (np.arange(len(both)) < len(rows))
     np.add.at(live, piece[alive], of.size[both][alive])
-    return Layout(begin, end, used, live, piece[: len(rows)], int((~fits).sum()))
+    address, size = of.address[both][fits], of.size[both][fits]
+    return Layout(begin, end, used, live, _largest_gaps(begin, end, address, size, piece[fits]), piece[: len(rows)], int((~fits).sum()))
+
+
+def _largest_gaps(begin: Ints, end: Ints, address: Ints, size: Ints, piece: Ints) -> Ints:
+    """The largest free run of each piece [begin, end) with the blocks `address`, `size` in pieces `piece`."""
+    place = np.concatenate((np.arange(len(begin)), piece))
+    start = np.concatenate((begin, address))
+    stop = np.concatenate((begin, address + size))
+    order = np.lexsort((stop, start, place))  # the beginning of a piece is an empty block, and first
+    place, start, stop = place[order], start[order], stop[order]
+    same = place[1:] == place[:-1]
+    following = np.append(np.where(same, start[1:], end[place[:-1]]), end[place[-1:]])
+    largest = np.zeros(len(begin), np.int64)
+    np.maximum.at(largest, place, np.maximum(following - stop, 0))
+    return largest
 
 
 def free_parts(of: Layout, awaiting: int, free: int) -> dict[str, int]:
@@ -77,9 +93,7 @@ def pins(of: Layout, all_lives: Lives, rows: Ints, labels: Sequence[tuple[str, s
     out = []
     for piece in chosen.tolist():
         mine = np.flatnonzero(of.inside == piece)
-        size, address = all_lives.size[rows[mine]], all_lives.address[rows[mine]]
-        order = np.argsort(address)
-        gaps = np.append(address[order], of.end[piece]) - np.append(of.start[piece], (address + size)[order])
+        size = all_lives.size[rows[mine]]
         groups: dict[int, list[int]] = {}
         for code, n in zip(label[mine].tolist(), size.tolist(), strict=True):
             groups.setdefault(code, []).append(n)
@@ -90,7 +104,7 @@ def pins(of: Layout, all_lives: Lives, rows: Ints, labels: Sequence[tuple[str, s
                 address=int(of.start[piece]),
                 segment_bytes=int(of.end[piece] - of.start[piece]),
                 free_bytes=int(free[piece]),
-                largest_free_bytes=int(max(0, gaps.max())),
+                largest_free_bytes=int(of.largest[piece]),
                 blocks=tuple(held[:_NUM_BLOCKS]),
             )
         )

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from headway.trace.memory.history import Allocations
-from headway.trace.read.kineto_json import nanoseconds
+from headway.trace.read.kineto_json import Inexact, nanoseconds
 from headway.trace.sweep import Ints
 
 _NAME: Final = b'"[memory]"'
@@ -42,10 +42,13 @@ class _Event(Struct, gc=False):
 
 def allocations(data: bytes, base_ns: Any = 0) -> Allocations | None:
     """The memory events in the text of a trace whose stamps count from `base_ns`; None where there are none. Broken ones are left out."""
-    events = [e for e in _events(data) if e.name == "[memory]" and _whole(e.args.size) is not None and _whole(e.args.size) != 0]
-    if not events:
-        return None
-    time, usable = nanoseconds([e.ts for e in events])
+    pieces = list(_pieces(data))
+    events = _events(pieces, None)
+    try:
+        time, usable = nanoseconds([e.ts for e in events])
+    except Inexact:
+        events = _events(pieces, Decimal)
+        time, usable = nanoseconds([e.ts for e in events])
     base = base_ns if isinstance(base_ns, int) and abs(base_ns) < 1 << 61 else 0
     order = np.flatnonzero(usable)
     order = order[np.argsort(time[order], kind="stable")]
@@ -67,13 +70,14 @@ def allocations(data: bytes, base_ns: Any = 0) -> Allocations | None:
     )
 
 
-def _events(data: bytes) -> list[_Event]:
-    decoder = msgspec.json.Decoder(list[_Event], float_hook=Decimal)  # a double may not hold a stamp
-    pieces = list(_pieces(data))
+def _events(pieces: list[bytes], fraction: Any) -> list[_Event]:
+    """The events in `pieces` that give or take bytes; fractions are floats, or what `fraction` makes of them."""
+    decoder = msgspec.json.Decoder(list[_Event], float_hook=fraction)
     try:
-        return decoder.decode(b"[" + b",".join(pieces) + b"]")
+        found = decoder.decode(b"[" + b",".join(pieces) + b"]")
     except (msgspec.MsgspecError, UnicodeDecodeError, ArithmeticError):
-        return [e for piece in pieces for e in _one(decoder, piece)]
+        found = [e for piece in pieces for e in _one(decoder, piece)]
+    return [e for e in found if e.name == "[memory]" and _whole(e.args.size)]
 
 
 def _one(decoder: msgspec.json.Decoder[list[_Event]], piece: bytes) -> list[_Event]:

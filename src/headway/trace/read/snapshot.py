@@ -104,6 +104,7 @@ def _history(
     stacks = _Stacks()
     action = np.array([ACTIONS.get(str(e.get("action")), Action.OTHER) for e in events], np.int64)
     address, size = _column(events, "addr"), _column(events, "size")
+    address = np.where(action == Action.OOM, _column(events, "device_free"), address)
     time = _column(events, "time_us")
     time = np.where(time > 0, time * 1000, -1)  # a broken one becomes negative and is none
     usable = ((address >= 0) & (size >= 0)) | np.isin(action, (Action.OOM, Action.SNAPSHOT, Action.OTHER))
