@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from headway.stats.tests import TestResult, paired_t, sign_flip, wilcoxon
+from headway.stats.tests import TestResult, holm, paired_t, sign_flip, wilcoxon
 
 distinct = st.lists(st.integers(-(10**6), 10**6).filter(bool), min_size=2, max_size=30, unique_by=abs)
 
@@ -76,3 +76,21 @@ def test_nothing_differs(test: Callable[..., TestResult]) -> None:
 def test_the_same_difference_every_time() -> None:
     assert paired_t([2.0, 2.0, 2.0]).p == 0.0
     assert sign_flip([2.0, 2.0, 2.0]).p == pytest.approx(0.25)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_is_the_closed_test_of_bonferroni(p: list[float]) -> None:
+    """A question's corrected p is the largest Bonferroni p of all sets of questions that hold it (Marcus, Peritz and Gabriel 1976)."""
+    got = holm(p)
+    for i, own in enumerate(p):
+        others = sorted(p[:i] + p[i + 1 :], reverse=True)  # the set of each size with the largest minimum has the largest others
+        want = max(min(1.0, (k + 1) * min([own, *others[:k]])) for k in range(len(p)))
+        assert got[i] == pytest.approx(want)
+
+
+def test_holm_of_equal_questions_is_bonferroni() -> None:
+    assert holm([0.01] * 4) == pytest.approx([0.04] * 4)
+    assert holm([]) == []
+    rng = np.random.default_rng(0)
+    false = np.mean([min(holm(rng.uniform(size=20))) < 0.05 for _ in range(2000)])
+    assert 0.03 < false < 0.065

@@ -19,6 +19,7 @@ from headway.spec.finding import Finding
 from headway.spec.health import Health as Health
 from headway.spec.kernel import KernelUse
 from headway.spec.memory import MemoryBreakdown
+from headway.spec.straggler import Straggler
 
 SCHEMA: Final = "headway.breakdown/1"
 COMPUTE_CLASSES: Final = (
@@ -74,6 +75,10 @@ class RankBreakdown:
     steps: tuple[StepBreakdown, ...]
     source: str = ""  # the file it was read from
     kernels: tuple[KernelUse, ...] = ()  # of the traced windows, the longest first
+    clock_offset_ns: int | None = None  # ahead of the lowest rank's clock, in the middle of the trace
+    clock_interval_ns: int | None = None  # half of the interval that holds the truth; 0: the same clock; None: nothing compares them
+    clock_drift_ppm: float | None = None
+    clock_source: str = ""  # host (shared with the lowest rank), presumed (hosts unknown), collectives (their ends), none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +90,7 @@ class Breakdown:
     summary: Mapping[str, Any] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     cliffs: tuple[Cliff, ...] = ()  # where the steps of a run became slower, from its events
+    stragglers: tuple[Straggler, ...] = ()  # ranks slower than their peers by more than chance
     memory: tuple[MemoryBreakdown, ...] = ()  # one a (rank, device) whose memory was recorded
 
 

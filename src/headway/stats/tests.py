@@ -82,6 +82,22 @@ def wilcoxon(differences: ArrayLike) -> TestResult:
     return TestResult(p=2 * NormalDist().cdf(-z), statistic=plus, n=d.size, method="wilcoxon, normal")
 
 
+def holm(p: ArrayLike) -> list[float]:
+    """P values [n] of n questions, corrected so that the chance of any false answer below a level is that level (Holm 1979).
+
+    The k-th smallest (from 0) becomes the largest of (n - i) p_i over i <= k, at most 1.
+    """
+    values = np.atleast_1d(np.asarray(p, np.float64))
+    if values.size == 0:
+        return []
+    as_samples(values)
+    order = np.argsort(values, kind="stable")
+    out = np.empty(values.size)
+    out[order] = np.minimum(np.maximum.accumulate((values.size - np.arange(values.size)) * values[order]), 1.0)
+    found: list[float] = out.tolist()
+    return found
+
+
 def _ranks(values: Floats) -> Floats:
     """Ranks from 1; equal values share the mean of their ranks."""
     _, group, count = np.unique(values, return_inverse=True, return_counts=True)

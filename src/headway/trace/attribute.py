@@ -5,8 +5,6 @@ The pieces of `trace.pieces` are added up by bucket, phase and module.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +12,7 @@ from headway.spec.breakdown import StepBreakdown
 from headway.spec.event import PHASES
 from headway.trace.host import Host
 from headway.trace.pieces import Pieces, buckets, cut
+from headway.trace.ranks.bandwidth import of_windows
 from headway.trace.ranks.wait import Arrivals
 from headway.trace.sweep import Ints, covered, union
 from headway.trace.windows import Windows
@@ -32,7 +31,7 @@ def attribute(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> t
     by_phase = _table(pieces, phase, PHASES, num)
     by_module = _table(pieces, np.where(module >= 0, module, len(host.modules)), modules, num) if host.modules else [{}] * num
     hidden_any, hidden = _hidden(work, pieces, num)
-    rows = _collectives(work, windows)
+    rows = of_windows(work, windows)
     wall = np.diff(windows.edges)
     kernels = work.level < NUM_CLASSES
     place = windows.of_time(work.start)
@@ -73,7 +72,7 @@ def _hidden(work: Work, pieces: Pieces, num: int) -> tuple[list[int], list[dict[
         return [0] * num, out
     computes = (pieces.owner >= 0) & (work.level[np.maximum(pieces.owner, 0)] < NUM_CLASSES)
     rows = np.flatnonzero(work.comm_of >= 0)
-    axis = np.array([work.comm[c].axis for c in work.comm_of[rows].tolist()])
+    axis = np.array([c.axis for c in work.comm])[work.comm_of[rows]]
     under = computes & (pieces.length > 0)
     first, last = pieces.start[under], pieces.start[under] + pieces.length[under]
 
@@ -88,38 +87,6 @@ def _hidden(work: Work, pieces: Pieces, num: int) -> tuple[list[int], list[dict[
             if ns:
                 out[k][name] = ns
     return below(rows).tolist(), out
-
-
-# Bytes that cross each link for one byte of message in a group of n (NCCL tests, "bus bandwidth").
-def _bus(name: str, n: int) -> float:
-    share = (n - 1) / n
-    return {"all_reduce": 2 * share, "all_gather": share, "reduce_scatter": share, "all_to_all": share}.get(name, 1.0)
-
-
-def _collectives(work: Work, windows: Windows) -> list[tuple[Mapping[str, object], ...]]:
-    """Per window and (collective, axis): how many start in it, their bytes, their time and their bus bandwidth."""
-    out: list[tuple[Mapping[str, object], ...]] = [() for _ in windows.steps]
-    rows = np.flatnonzero(work.comm_of >= 0)
-    if not len(rows):
-        return out
-    place = windows.of_time(work.start[rows])
-    kinds = [(work.comm[c].name, work.comm[c].axis) for c in work.comm_of[rows].tolist()]
-    for k in np.unique(place[place >= 0]).tolist():
-        here = np.flatnonzero(place == k).tolist()
-        lines = []
-        for kind in sorted({kinds[i] for i in here}):
-            mine = [i for i in here if kinds[i] == kind]
-            comms = [work.comm[work.comm_of[rows[i]]] for i in mine]
-            start, end = union(work.start[rows[mine]], work.end[rows[mine]])
-            busy = int((end - start).sum())
-            known = [c.bytes for c in comms if c.bytes is not None]
-            size = sum(known) if len(known) == len(comms) else None
-            members = len(comms[0].ranks)
-            bus = _bus(kind[0], members) if members > 1 else None
-            rate = size * bus / (busy / 1e9) if size is not None and bus is not None and busy else None
-            lines.append({"collective": kind[0], "axis": kind[1], "count": len(mine), "bytes": size, "busy_ns": busy, "bus_bytes_s": rate})
-        out[k] = tuple(lines)
-    return out
 
 
 def _concurrency(start: Ints, end: Ints, edges: Ints) -> NDArray[np.float64]:

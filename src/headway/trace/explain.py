@@ -25,8 +25,11 @@ from headway.trace.gather import Input, gather
 from headway.trace.kernels import kernels, merged
 from headway.trace.memory.collect import breakdowns
 from headway.trace.part import FileParts
+from headway.trace.ranks.bandwidth import collectives
+from headway.trace.ranks.late import late
 from headway.trace.ranks.match import Seat
-from headway.trace.ranks.wait import lateness, meet
+from headway.trace.ranks.straggler import stragglers
+from headway.trace.ranks.wait import clock_fields, lateness, meet
 from headway.trace.read.file import FIX
 from headway.trace.replay.path import critical_path
 from headway.trace.replay.run import replay
@@ -76,8 +79,9 @@ def account(
             steps=with_floors(attribute(p.work, p.windows, p.host, arrival), p.work, p.windows, floor),
             source=file.source,
             kernels=kernels(p.work, p.windows, floor),
+            **clock_fields(meeting, i),
         )
-        for (rank, file, p), arrival, floor in zip(placed, meeting.arrivals, least.parts, strict=True)
+        for i, ((rank, file, p), arrival, floor) in enumerate(zip(placed, meeting.arrivals, least.parts, strict=True))
     ]
     run = replay(seats, [part.script for _, _, part in placed], meeting, least.parts)
     rows = _with_flops(_merge(measured, given), given)
@@ -94,10 +98,13 @@ def account(
             **summary,
             "samples_s": _rate(summary, given),
             "ceilings": of_ceilings(least),
+            "lateness": late(seats, [p.host for _, _, p in placed], meeting),
+            "collectives": collectives(seats, meeting),
             "critical_path": critical_path(run) if run else None,
         },
         findings=findings(rows, lateness(meeting, seats), run, given.spec),
         cliffs=cliffs(given.events),
+        stragglers=stragglers(seats, measured, meeting),
         memory=memory,
     )
 
@@ -163,7 +170,8 @@ def _merge(measured: Iterable[RankBreakdown], given: Input) -> list[RankBreakdow
         if steps:
             source = ", ".join(p.source for p in parts)
             table = merged([p.kernels for p in parts])
-            out.append(RankBreakdown(rank=rank, device=device, steps=tuple(steps[k] for k in sorted(steps)), source=source, kernels=table))
+            base = parts[0] if parts else RankBreakdown(rank=rank, device=device, steps=())
+            out.append(replace(base, steps=tuple(steps[k] for k in sorted(steps)), source=source, kernels=table))
     return out
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headway.trace import classify, marks
 from headway.trace.host import comm_axes
 from headway.trace.ranks.axes import Mesh, named
-from headway.trace.sweep import NEVER, Ints, Steps, innermost
+from headway.trace.sweep import NEVER, Ints, Steps, distinct, innermost
 from headway.trace.table import HOST, Collective, Kind, Table
 
 POINT_TO_POINT = frozenset(("send", "recv", "send_recv", "peer_copy"))
@@ -109,7 +109,7 @@ def _issuers(table: Table, track: Ints, time: Ints) -> Ints:
     for level in (1, 0):  # rows with the group's name win over those without
         chosen = rows[best == level]
         tracks = table.track[chosen]
-        steps = {int(t): innermost(table.start[r], table.end[r], r) for t in np.unique(tracks) for r in (chosen[tracks == t],)}
+        steps = {int(t): innermost(table.start[r], table.end[r], r) for t in distinct(tracks) for r in (chosen[tracks == t],)}
         found = _looked_up(steps, track, time)
         out = np.where(found >= 0, found, out)
     return out
@@ -118,12 +118,12 @@ def _issuers(table: Table, track: Ints, time: Ints) -> Ints:
 def _fsdp(table: Table) -> dict[int, Steps]:
     rows = np.flatnonzero(np.isin(table.kind, HOST) & table.named(lambda n: n.startswith("FSDP::")))
     tracks = table.track[rows]
-    return {int(t): innermost(table.start[r], table.end[r], r) for t in np.unique(tracks) for r in (rows[tracks == t],)}
+    return {int(t): innermost(table.start[r], table.end[r], r) for t in distinct(tracks) for r in (rows[tracks == t],)}
 
 
 def _looked_up(steps: dict[int, Steps], track: Ints, time: Ints) -> Ints:
     out = np.full(len(track), -1, np.int64)
-    for key in np.unique(track).tolist():
+    for key in distinct(track).tolist():
         rows = track == key
         out[rows] = steps.get(key, NEVER).at(time[rows])
     return out

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +103,19 @@ def lateness(meeting: Meeting, seats: Sequence[Seat]) -> dict[int, int]:
         return {}
     rank = np.array([s.rank for s in seats], np.int64)[found.seat[meeting.last]]
     return {int(r): int(meeting.wait[rank == r].sum()) for r in np.unique(rank[meeting.wait > 0]).tolist()}
+
+
+def clock_fields(meeting: Meeting, seat: int) -> dict[str, Any]:
+    """The fields of a RankBreakdown about the clock of one seat."""
+    if meeting.clocks is None:
+        return {}
+    offset, drift, half, source = meeting.clocks.of(seat)
+    return {
+        "clock_offset_ns": offset if half is not None else None,
+        "clock_interval_ns": round(half) if half is not None else None,
+        "clock_drift_ppm": drift if half is not None else None,
+        "clock_source": source,
+    }
 
 
 def _health(found: Matches, crossed: int, withheld: int) -> list[Health]:
