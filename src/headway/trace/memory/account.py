@@ -15,6 +15,7 @@ from headway.trace.memory.growth import leaks
 from headway.trace.memory.history import Action, History
 from headway.trace.memory.layout import free_parts, layout, pins
 from headway.trace.memory.lives import Lives, allocated, lives, reserved, totals
+from headway.trace.memory.repeat import repeats
 from headway.trace.memory.saving import savings
 from headway.trace.memory.steps import step_ends
 from headway.trace.sweep import NEVER, Ints, Steps
@@ -84,7 +85,10 @@ def account(history: History, rank: int, *, beside: Beside | None = None, spec: 
     )
     found.check()
     expandable = bool(history.segments.expandable.any())
-    return replace(found, savings=savings(found, spec, expandable=expandable), held=found.held[:NUM_HELD])
+    recomputes = any("torch/utils/checkpoint" in f.file for s in history.sites for f in s.frames)
+    repeated = () if recomputes else repeats(history.sites, of, rows)
+    told = savings(found, spec, repeated=repeated, expandable=expandable)
+    return replace(found, savings=told, held=found.held[:NUM_HELD])
 
 
 def peak(held: Ints, taken: Ints) -> int:

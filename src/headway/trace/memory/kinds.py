@@ -196,7 +196,7 @@ _OF_PHASE: Final = {
 _LIBRARY: Final = re.compile(
     r"^none$|(^|/)(torch|triton)/|lib/python3[^/]*/(?!(site|dist)-packages)|torchinductor_|<frozen|^<|\.(cpp|cu|cc|cuh|h|c|hpp|so)\b|^\?\?$|^$"
 )
-_INSTANCE: Final = "nn.Module: "
+INSTANCE: Final = "nn.Module: "
 _FORWARD: Final = re.compile(r"forward$|^__call__$")
 
 
@@ -232,7 +232,7 @@ def module_of(frames: Sequence[Frame]) -> str:
     A stack names files and lines, not instances: blocks that a loop calls are one module here. A profiler's stack names instances too
     ("nn.Module: Block_3"): then these. "" without any forward.
     """
-    instances = [f.function.removeprefix(_INSTANCE) for f in frames if f.function.startswith(_INSTANCE)]
+    instances = [f.function.removeprefix(INSTANCE) for f in frames if f.function.startswith(INSTANCE)]
     if instances:
         return ".".join(reversed(instances[:2]))
     own = [f for f in frames if _FORWARD.search(f.function) and not _LIBRARY.search(f.file)]

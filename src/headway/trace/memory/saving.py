@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from headway.spec.memory import Held, MemoryBreakdown, Saving
+from headway.spec.memory import MemoryBreakdown, Saving
+from headway.trace.memory.repeat import Repeat
 
 LEAST_SHARE = 0.02  # of the peak; what is smaller is not worth a line
 _LARGE = 0.10  # of the peak, held by one block
-_BLOCK = re.compile(r"\d+")
 
 
-def savings(found: MemoryBreakdown, spec: Mapping[str, Any] | None, *, expandable: bool) -> tuple[Saving, ...]:
-    """All ways worth a line, the largest first. `expandable`: the allocator uses expandable segments already.
+def savings(
+    found: MemoryBreakdown, spec: Mapping[str, Any] | None, *, repeated: Sequence[Repeat] = (), expandable: bool = False
+) -> tuple[Saving, ...]:
+    """All ways worth a line, the largest first. `repeated`: activations of repeated blocks that the program does not recompute;
+    `expandable`: the allocator uses expandable segments already.
 
     They are told one by one: two of them together save less than their sum where both take from one part.
     """
-    rules: Sequence[Callable[[], Iterator[Saving]]] = (
-        lambda: _recompute(found, spec),
+    rules: Sequence[Callable[[], Iterable[Saving]]] = (
+        lambda: _recompute(found, spec, repeated),
         lambda: _accumulate(found, spec),
         lambda: _shard(found, spec),
         lambda: _reshard(found, spec),
         lambda: _defragment(found, expandable),
+        lambda: _unseen(found),
         lambda: _large(found),
         lambda: _leak(found),
     )
@@ -39,31 +42,18 @@ def _at(spec: Mapping[str, Any] | None, *path: str) -> Any:
     return value
 
 
-def _activations(found: MemoryBreakdown) -> list[Held]:
-    return [h for h in found.held if h.part.startswith("activations.") and h.part != "activations.(input)"]
-
-
-def _recompute(found: MemoryBreakdown, spec: Mapping[str, Any] | None) -> Iterator[Saving]:
-    """Of a place that n blocks of the network go through, n - 1 parts of n: the backward of one block needs its own again."""
+def _recompute(found: MemoryBreakdown, spec: Mapping[str, Any] | None, repeated: Sequence[Repeat]) -> Iterator[Saving]:
+    """Of what n blocks of the network keep, n - 1 parts of n: the backward of one block needs its own again."""
     mode = _at(spec, "remat", "mode")
-    if mode not in (None, "none"):
-        return
-    groups: dict[tuple[str, str], list[Held]] = {}
-    for h in _activations(found):
-        groups.setdefault((h.where, _BLOCK.sub("N", h.part) if "." in h.part.partition(".")[2] else h.part), []).append(h)
-    repeated = {key: (sum(h.num_blocks for h in hs), sum(h.num_bytes for h in hs)) for key, hs in groups.items()}
-    repeated = {key: (n, num) for key, (n, num) in repeated.items() if n > 1}
-    total = sum(num * (n - 1) // n for n, num in repeated.values())
-    if total:
-        top = sorted(repeated.items(), key=lambda kv: -kv[1][1])[:3]
+    if mode in (None, "none") and repeated:
         yield Saving(
             what="Activations of repeated blocks are kept for the backward",
             part="activations",
-            saves_bytes=total,
+            saves_bytes=sum((r.num - 1) * r.size for r in repeated),
             confidence=0.7,
-            assumes="every place with several live blocks is a repeated module, and of each block only its input is kept, which is not "
-            "taken off here; the backward then runs each forward again (about a third more compute)",
-            evidence=tuple(f"{where}: {n} blocks, {num:,} bytes" for (where, _), (n, num) in top),
+            assumes="every place with several live blocks of one size is in a repeated module, of which the input alone is kept (not taken "
+            "off here); the backward then runs each forward again (about a third more compute)",
+            evidence=tuple(f"{r.where}: {r.num} x {r.size:,} bytes" for r in repeated[:3]),
             action="Recompute the blocks in the backward (activation checkpointing).",
             patch={"remat.mode": "full"} if mode == "none" else None,
         )
@@ -135,6 +125,17 @@ def _defragment(found: MemoryBreakdown, expandable: bool) -> Iterator[Saving]:
         assumes="expandable segments map free pages where they are needed; less than 2 MiB a block stays, which is not taken off here",
         evidence=tuple(shown),
         action="Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts.",
+    )
+
+
+def _unseen(found: MemoryBreakdown) -> Iterator[Saving]:
+    yield Saving(
+        what="Memory is reserved and not allocated, and a profiler does not say why",
+        part="fragmentation",
+        saves_bytes=found.parts.get("fragmentation.unseen", 0),
+        confidence=0.3,
+        assumes="none of it is needed at another moment",
+        action="Take a snapshot (torch.cuda.memory._record_memory_history() before, _dump_snapshot(FILE) after) and explain it.",
     )
 
 
