@@ -16,10 +16,12 @@ def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from headway.spec.breakdown import to_json
     from headway.trace.explain import account
     from headway.trace.floor.ceiling import ceilings_file
+    from headway.trace.ranks.axes import parse_mesh
 
     paths = [p if Path(p).exists() else str(folder.place(p)) for p in args.paths]
     ceilings = ceilings_file(Path(args.ceilings)) if args.ceilings else None
-    found = account(paths, engine=args.engine, workers=args.workers, watch=_watch, ceilings=ceilings)
+    mesh = parse_mesh(args.mesh) if args.mesh else None
+    found = account(paths, engine=args.engine, workers=args.workers, watch=_watch, ceilings=ceilings, mesh=mesh)
     result = found.breakdown
     timelines = found.timelines() if args.html or args.perfetto else ()
     if args.html:
@@ -78,6 +80,7 @@ COMMANDS: Commands = {
             ("--html", {"metavar": "FILE", "help": "write one self-contained page"}),
             ("--perfetto", {"metavar": "FILE", "help": "write a trace with our steps, buckets and phases for ui.perfetto.dev"}),
             ("--ceilings", {"metavar": "FILE", "help": "JSON with what the device reaches: flops by format, memory_bytes_s"}),
+            ("--mesh", {"metavar": "AXES", "help": "axes of the ranks, outermost first, where traces do not name them: dp_shard=4,tp=2"}),
             ("--workers", {"type": whole, "default": 0, "metavar": "N", "help": "processes that read files (0: as many as pay off)"}),
             ("--engine", {"choices": ("local", "ray"), "default": "local", "help": "read on this machine, or on a Ray cluster"}),
             JSON,

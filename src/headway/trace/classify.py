@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from headway.spec.breakdown import COMPUTE_CLASSES
@@ -264,6 +264,9 @@ OPERATORS: Final = (
 LEVEL: Final = {name: i for i, name in enumerate(COMPUTE_CLASSES)}
 
 
+_NAMES: Final = 1 << 16  # remembered: a trace has few names and many rows
+
+
 def first(table: tuple[Rule, ...], name: str) -> str:
     """The value of the first rule of `table` that finds `name`; every table ends with a rule that finds all."""
     return next(value for value, pattern in _compiled(table) if pattern.search(name))
@@ -274,26 +277,31 @@ def _compiled(table: tuple[Rule, ...]) -> list[tuple[str, re.Pattern[str]]]:
     return [(rule.value, re.compile(rule.pattern, re.IGNORECASE)) for rule in table]
 
 
+@lru_cache(_NAMES)
 def kernel(name: str) -> str:
     """Compute class of a device kernel."""
     return first(KERNELS, name)
 
 
+@lru_cache(_NAMES)
 def operator(name: str) -> str:
     """Compute class of an operator that runs on a CPU."""
     return first(OPERATORS, name)
 
 
+@lru_cache(_NAMES)
 def is_collective(name: str) -> bool:
     """Whether a device kernel (or a Gloo span) is communication."""
     return IS_COLLECTIVE.search(name) is not None
 
 
+@lru_cache(_NAMES)
 def collective(name: str) -> str:
     """all_reduce, all_gather, ... from the name of a kernel, of a host operator or from the argument of one."""
     return first(COLLECTIVES, name)
 
 
+@lru_cache(_NAMES)
 def copy(name: str) -> str:
     """A memcpy's way: h2d, d2h, p2p (between devices) or d2d."""
     found = re.search(r"(HtoD|HostToDevice|H2D)|(DtoH|DeviceToHost|D2H)|(PtoP|PeerToPeer|P2P)", name, re.IGNORECASE)

@@ -24,8 +24,10 @@ from headway.trace.floor.run import summary as of_ceilings
 from headway.trace.gather import Input, gather
 from headway.trace.kernels import kernels, merged
 from headway.trace.memory.collect import breakdowns
-from headway.trace.part import FileParts
+from headway.trace.part import FileParts, Part
+from headway.trace.ranks.axes import Mesh
 from headway.trace.ranks.bandwidth import collectives
+from headway.trace.ranks.groups import on_mesh
 from headway.trace.ranks.late import late
 from headway.trace.ranks.match import Seat
 from headway.trace.ranks.straggler import stragglers
@@ -48,26 +50,42 @@ class Account:
 
 
 def explain(
-    paths: Sequence[str | Path], *, engine: Engine = "local", workers: int = 1, watch: Watch = unwatched, ceilings: Ceilings | None = None
+    paths: Sequence[str | Path],
+    *,
+    engine: Engine = "local",
+    workers: int = 1,
+    watch: Watch = unwatched,
+    ceilings: Ceilings | None = None,
+    mesh: Mesh | None = None,
 ) -> Breakdown:
     """The breakdown of `account`."""
-    return account(paths, engine=engine, workers=workers, watch=watch, ceilings=ceilings).breakdown
+    return account(paths, engine=engine, workers=workers, watch=watch, ceilings=ceilings, mesh=mesh).breakdown
 
 
 def account(
-    paths: Sequence[str | Path], *, engine: Engine = "local", workers: int = 1, watch: Watch = unwatched, ceilings: Ceilings | None = None
+    paths: Sequence[str | Path],
+    *,
+    engine: Engine = "local",
+    workers: int = 1,
+    watch: Watch = unwatched,
+    ceilings: Ceilings | None = None,
+    mesh: Mesh | None = None,
 ) -> Account:
     """The breakdown of all traces that `paths` lead to, and their timelines; they are taken as ranks of one run.
 
     `engine` and `workers` say where files are read (`trace.fleet`); the answer does not depend on them. `watch` hears of each file.
     `ceilings` of the device are what floors are counted against, in place of those that the run measured.
+    `mesh` names the axes of process groups that the traces do not name.
 
-    Raises TraceError if a path is missing, is not a trace, or holds nothing to explain.
+    Raises TraceError if a path is missing, is not a trace, or holds nothing to explain, or if the mesh has another number of ranks.
     """
     given = gather([Path(p) for p in paths])
     files, notes = _read(given, engine, workers, watch)
     ranked, renamed = _ranks([f for f in files if f.parts or not f.memory])
     notes += [replace(h, rank=rank) for rank, file in ranked for h in file.health] + renamed
+    if mesh is not None:
+        mesh.check(_world(files, given), [rank for rank, _ in ranked])
+        ranked = [(rank, replace(file, parts=tuple(_on(part, rank, mesh) for part in file.parts))) for rank, file in ranked]
     placed = [(rank, file, part) for rank, file in ranked for part in file.parts]
     seats = [Seat(rank, part.work, part.windows, file.host) for rank, file, part in placed]
     meeting = meet(seats)
@@ -145,6 +163,10 @@ def _ranks(files: Sequence[FileParts]) -> tuple[list[tuple[int, FileParts]], lis
         out.append((rank, file))
     text = "traces that do not say their rank: it is taken from the file's name, or is the first free number"
     return out, [Health(what="rank_unknown", count=guessed, affects="ranks", text=text)] if guessed and len(files) > 1 else []
+
+
+def _on(part: Part, rank: int, mesh: Mesh) -> Part:
+    return replace(part, work=replace(part.work, comm=on_mesh(part.work.comm, rank, mesh)))
 
 
 # ---- put together ----

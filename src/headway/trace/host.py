@@ -11,7 +11,7 @@ import numpy as np
 
 from headway.spec.event import COMM_PREFIX, PHASES
 from headway.trace import marks
-from headway.trace.sweep import NEVER, Ints, Steps, innermost, paint
+from headway.trace.sweep import NEVER, Ints, Steps, distinct, innermost, paint
 from headway.trace.table import DEVICE_WORK, HOST, Kind, Table
 
 CAUSE_OF_PHASE = np.array([marks.CAUSE_CODE.get(p, -1) if p in marks.FROM_PHASE else -1 for p in PHASES], np.int64)
@@ -50,7 +50,7 @@ class Host:
     def edges(self) -> Ints:
         """Every moment at which one of the step functions changes."""
         parts = [s.edges for table in (self.phase_of, self.module_of, self.cause_of) for s in table.values()]
-        return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
+        return distinct(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
 
 def _at(table: dict[int, Steps], track: Ints, time: Ints) -> Ints:
@@ -111,7 +111,7 @@ def _phases(table: Table, training: int) -> dict[int, Steps]:
 
 def _over(top: Steps, bottom: Steps) -> Steps:
     """`top` where it has a value, else `bottom`."""
-    edges = np.unique(np.concatenate((top.edges, bottom.edges)))
+    edges = distinct(np.concatenate((top.edges, bottom.edges)))
     upper = top.at(edges)
     return Steps(edges, np.where(upper >= 0, upper, bottom.at(edges)))
 
@@ -167,9 +167,9 @@ def _causes(table: Table, training: int) -> dict[int, Steps]:
     rows = np.flatnonzero(np.isin(table.kind, HOST) & (code >= 0))
     waits = table.rows(Kind.SYNC)
     waits = waits[(code[waits] >= 0) & ~np.isin(table.correlation[waits], table.correlation[table.rows(Kind.RUNTIME)])]
-    threads = set(np.unique(table.track[rows]).tolist())
+    threads = set(distinct(table.track[rows]).tolist())
     if len(waits):
-        threads |= {training} | set(np.unique(table.track[table.rows(Kind.RUNTIME)]).tolist())
+        threads |= {training} | set(distinct(table.track[table.rows(Kind.RUNTIME)]).tolist())
     out = {}
     for thread in sorted(threads):
         mine = np.concatenate((rows[table.track[rows] == thread], waits))
@@ -181,7 +181,7 @@ def _causes(table: Table, training: int) -> dict[int, Steps]:
 def _by_track(table: Table, rows: Ints, code: Ints) -> dict[int, Steps]:
     """For each track, the code of its innermost row among `rows`."""
     tracks = table.track[rows]
-    return {int(t): innermost(table.start[mine], table.end[mine], code[mine]) for t in np.unique(tracks) for mine in (rows[tracks == t],)}
+    return {int(t): innermost(table.start[mine], table.end[mine], code[mine]) for t in distinct(tracks) for mine in (rows[tracks == t],)}
 
 
 def comm_axes(table: Table) -> tuple[tuple[str, ...], dict[int, Steps]]:

@@ -14,7 +14,7 @@ import numpy as np
 from headway.spec.breakdown import COMM_PARTS, COMPUTE_CLASSES, IDLE_CAUSES
 from headway.trace.host import Host
 from headway.trace.ranks.wait import Arrivals
-from headway.trace.sweep import Ints, paint
+from headway.trace.sweep import Ints, distinct, paint
 from headway.trace.windows import Windows
 from headway.trace.work import COMM, D2H, H2D, Work
 
@@ -35,7 +35,7 @@ def cut(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> Pieces:
     """The pieces of one device."""
     owner = paint(work.start, work.end, work.level)
     begin, end = windows.edges[0], windows.edges[-1]
-    edges = np.unique(np.concatenate((owner.edges, windows.edges, host.edges(), arrivals.time, arrivals.until)))
+    edges = distinct(np.concatenate((owner.edges, windows.edges, host.edges(), arrivals.time, arrivals.until)))
     edges = edges[(edges >= begin) & (edges <= end)]
     start, length = edges[:-1], np.diff(edges)
     window = windows.of_time(start)

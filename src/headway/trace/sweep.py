@@ -39,6 +39,12 @@ class Steps:
 NEVER = Steps(EMPTY, EMPTY)
 
 
+def distinct(values: Ints) -> Ints:
+    """The different values, in order. numpy.unique hashes first, which takes ten times as long on moments."""
+    ordered = np.sort(values)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
+
+
 def union(start: Ints, end: Ints) -> Spans:
     """The disjoint set that covers what any of the intervals covers; those that touch become one."""
     keep = end > start
@@ -73,7 +79,7 @@ def subtract(a: Spans, b: Spans) -> Spans:
 
 
 def _within(a: Spans, b: Spans, wanted: bool) -> Spans:
-    edges = np.unique(np.concatenate((*a, *b)))
+    edges = distinct(np.concatenate((*a, *b)))
     left = edges[:-1]
     keep = inside(a, left) & (inside(b, left) == wanted)
     return union(left[keep], edges[1:][keep])
@@ -116,9 +122,9 @@ def paint(start: Ints, end: Ints, level: Ints) -> Steps:
     keep = np.flatnonzero(end > start)
     if not len(keep):
         return NEVER
-    edges = np.unique(np.concatenate((start[keep], end[keep])))
+    edges = distinct(np.concatenate((start[keep], end[keep])))
     owner = np.full(len(edges), -1, np.int64)
-    for value in np.unique(level[keep]):
+    for value in distinct(level[keep]):
         rows = keep[level[keep] == value]
         rows = rows[np.argsort(start[rows], kind="stable")]
         reach = np.maximum.accumulate(end[rows])

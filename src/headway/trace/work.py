@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headway.trace import classify, marks
 from headway.trace.host import Host, training_track
 from headway.trace.ranks.groups import Comm, describe
-from headway.trace.sweep import Ints, depth, inside, union
+from headway.trace.sweep import Ints, depth, distinct, inside, union
 from headway.trace.table import DEVICE_WORK, Kind, Table
 
 NUM_CLASSES = len(classify.LEVEL)
@@ -52,7 +52,7 @@ def works(table: Table, host: Host) -> tuple[Work, ...]:
         return (_cpu(table, host),) if host.training >= 0 else ()
     level, track, launched, linked = _levels(table, rows), *_launches(table, rows)
     out = []
-    for device in np.unique(table.device[rows]):
+    for device in distinct(table.device[rows]):
         mine = table.device[rows] == device
         comm, comm_of, number = describe(table, rows[mine], level[mine] == COMM, track[mine], launched[mine])
         name, names = _names(table, rows[mine])
@@ -114,7 +114,7 @@ def _cpu(table: Table, host: Host) -> Work:
     operators = table.rows(Kind.OPERATOR)
     on_gloo = (table.kind == Kind.MARK) & table.named(lambda n: n.startswith("gloo:"))
     backward = table.named(lambda n: n.startswith("autograd::engine::evaluate_function"))
-    threads = np.unique(np.append(table.track[operators][backward[operators]], training_track(table)))
+    threads = distinct(np.append(table.track[operators][backward[operators]], training_track(table)))
     hidden = table.named(_issues)  # these hand work over or wait; they compute nothing
     computes = ~np.isin(table.coded(lambda n: classify.LEVEL[classify.operator(n)]), _PREPARES)
     leaves = np.concatenate([_leaves(table, operators[table.track[operators] == t], computes) for t in threads])

@@ -57,13 +57,13 @@ class Mesh:
         """Number of ranks."""
         return prod(size for _, size in self.axes)
 
-    def check(self, world: int | None) -> None:
-        """Raises TraceError if the mesh has another number of ranks than the run."""
+    def check(self, world: int | None, ranks: Sequence[int] = ()) -> None:
+        """Raises TraceError if the mesh has another number of ranks than the run, or the run a rank that the mesh does not have."""
+        most = max(ranks, default=-1) + 1
+        world = most if world is None and most > self.world else world
         if world is not None and world != self.world:
             product = " x ".join(f"{n}={s}" for n, s in self.axes)
-            raise TraceError(
-                f"the mesh {product} has {self.world} ranks, the run has {world}", fix="Say every axis: --mesh dp_shard=4,tp=2."
-            )
+            raise TraceError(f"the mesh {product} has {self.world} ranks, the run has {world}", fix="Say every axis: --mesh dp_shard=4,tp=2.")
 
     def axis(self, ranks: Sequence[int]) -> str:
         """Along which axis, or product of axes (outermost first, joined by _), a group lies; '' if along none. All ranks: world."""

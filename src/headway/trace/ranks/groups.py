@@ -165,12 +165,13 @@ def _members(table: Table, axis: str) -> tuple[int, ...]:
     return tuple(range(table.world)) if table.world and _only_world(table) else ()
 
 
-def placed(comms: Sequence[Comm], rank: int, mesh: Mesh) -> tuple[Comm, ...]:
+def on_mesh(comms: Sequence[Comm], rank: int, mesh: Mesh) -> tuple[Comm, ...]:
     """`comms` of one rank with the axes and members that a mesh gives them, where nothing in the trace says them."""
-    return tuple(_placed(c, rank, mesh) for c in comms)
+    return tuple(_on_mesh(c, rank, mesh) for c in comms)
 
 
-def _placed(comm: Comm, rank: int, mesh: Mesh) -> Comm:
+def _on_mesh(comm: Comm, rank: int, mesh: Mesh) -> Comm:
     unknown = comm.axis in ("group", "world") or comm.axis.startswith("group-")
-    axis = (mesh.axis(comm.ranks) if unknown else "") or comm.axis
-    return replace(comm, axis=axis, ranks=comm.ranks or mesh.group(rank, axis))
+    ranks = comm.ranks or (tuple(range(mesh.world)) if comm.axis == "world" else ())
+    axis = (mesh.axis(ranks) if unknown else "") or comm.axis
+    return replace(comm, axis=axis, ranks=ranks or mesh.group(rank, axis))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from headway.trace.sweep import Ints
 
-_NO_RAW = Raw(b"")
+NO_RAW = Raw(b"")
 
 
 class Args(Struct, frozen=True, gc=False):
@@ -29,8 +29,8 @@ class Args(Struct, frozen=True, gc=False):
     correlation: Any = None
     sequence: Any = field(default=None, name="Sequence number")
     forward: Any = field(default=None, name="Fwd thread id")
-    dims: Raw = field(default=_NO_RAW, name="Input Dims")
-    types: Raw = field(default=_NO_RAW, name="Input type")
+    dims: Raw = field(default=NO_RAW, name="Input Dims")
+    types: Raw = field(default=NO_RAW, name="Input type")
     collective: Any = field(default=None, name="Collective name")
     sent: Any = field(default=None, name="In msg nelems")
     received: Any = field(default=None, name="Out msg nelems")
@@ -91,6 +91,21 @@ def decode(data: bytes) -> tuple[File, Loss]:
         return _strict(data, None), Loss()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return repair(data)
+
+
+NOT_SOUND = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidOperation)
+_EVENTS = msgspec.json.Decoder(list[Event])
+_EXACT_EVENTS = msgspec.json.Decoder(list[Event], float_hook=Decimal)
+
+
+def decode_sound(data: bytes) -> File:
+    """A file that must be sound. Raises one of NOT_SOUND."""
+    return _strict(data, None)
+
+
+def decode_events(data: bytes, *, exact: bool = False) -> list[Event]:
+    """A list of events that must be sound; `exact`: fractions are decimals. Raises one of NOT_SOUND."""
+    return (_EXACT_EVENTS if exact else _EVENTS).decode(data)
 
 
 def decode_exact(data: bytes) -> File:
