@@ -10,7 +10,8 @@ Parts (DESIGN: the twin of `StepBreakdown`), each a first word and often a secon
     encoders                      frozen VAEs, text and image encoders
     workspace                     cuBLAS, cuDNN, autotuning
     fragmentation.<why>           reserved but allocated to nothing: pinned (in a segment with something alive), cached (in a segment with
-                                  nothing alive), awaiting (freed, but another stream may still use it), unseen (no layout known)
+                                  nothing alive), awaiting (freed, but another stream may still use it), private (in the pool of a
+                                  CUDA graph, whose replays use it again), unseen (no layout known)
     unknown.<why>                 before (allocated before the recording began), frames (a stack that says nothing),
                                   counters (no blocks recorded)
 """

@@ -131,3 +131,14 @@ def test_whatever_runs_beside_it_a_planted_pin_is_named(program: list[tuple[Any,
     planted = [p for p in found.pins if p.segment_bytes == 30 * MB]
     assert planted and all([b.where for b in p.blocks] == ["train.py:17 keep"] for p in planted)
     assert all(p.free_bytes + p.blocks[0].num_bytes == 30 * MB for p in planted)
+
+
+def test_what_is_free_in_the_pool_of_a_graph_is_no_waste() -> None:
+    data = planted().snapshot()
+    for segment in data["segments"][:2]:
+        segment["segment_pool_id"] = (7, 0)
+    (history,) = histories(data, "test")
+    found = account(history, 0)
+    assert found.parts["fragmentation.private"] == 38 * MB
+    assert not found.pins
+    assert not any(s.part == "fragmentation" for s in found.savings)

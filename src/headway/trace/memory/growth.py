@@ -38,15 +38,12 @@ def grows(values: NDArray[np.float64], confidence: float, *, mostly: bool = Fals
     return slope if slope.low > 0 and rising and (not mostly or 2 * (differences > 0).sum() > len(differences)) else None
 
 
-def at_ends(of: Lives, ends: Ints, label: Ints, num_labels: int) -> NDArray[np.int64]:
-    """Live bytes [num_labels, ends] of each label at each end."""
-    first = np.searchsorted(ends, of.born, side="left")
-    last = np.searchsorted(ends, of.freed, side="left")
-    seen = np.flatnonzero(last > first)
-    change = np.zeros((num_labels, len(ends) + 1), np.int64)
-    np.add.at(change, (label[seen], first[seen]), of.size[seen])
-    np.add.at(change, (label[seen], last[seen]), -of.size[seen])
-    return np.cumsum(change, axis=1)[:, :-1]
+def at_ends(of: Lives, ends: Ints, rows: Ints) -> Ints:
+    """Live bytes [ends] of the lives `rows` at each end."""
+    change = np.zeros(len(ends) + 1, np.int64)
+    np.add.at(change, np.searchsorted(ends, of.born[rows]), of.size[rows])
+    np.add.at(change, np.searchsorted(ends, of.freed[rows]), -of.size[rows])
+    return np.cumsum(change)[:-1]
 
 
 def leaks(of: Lives, ends: Ints, label: Ints, labels: Sequence[tuple[str, str]]) -> tuple[Growth, ...]:
@@ -57,12 +54,15 @@ def leaks(of: Lives, ends: Ints, label: Ints, labels: Sequence[tuple[str, str]])
     ends = ends[1:]
     if len(ends) < FEWEST or not len(of):
         return ()
-    held = at_ends(of, ends, label, len(labels))
-    higher = np.flatnonzero(held[:, -1] > held[:, 0])
+    first, last = (np.bincount(label[rows], of.size[rows], len(labels)) for rows in (of.at(int(ends[0])), of.at(int(ends[-1]))))
+    higher = np.flatnonzero(last > first)
     share = 1 - (1 - CONFIDENCE) / max(1, len(higher))
+    order = np.argsort(label, kind="stable")  # the lives of label c are order[bounds[c] : bounds[c + 1]]
+    bounds = np.searchsorted(label[order], np.arange(len(labels) + 1))
     found = []
     for code in higher.tolist():
-        slope = grows(held[code].astype(np.float64), share)
+        held = at_ends(of, ends, order[bounds[code] : bounds[code + 1]])
+        slope = grows(held.astype(np.float64), share)
         if slope is not None:
             found.append(
                 Growth(
@@ -73,7 +73,7 @@ def leaks(of: Lives, ends: Ints, label: Ints, labels: Sequence[tuple[str, str]])
                     high=slope.high,
                     confidence=CONFIDENCE,
                     num_steps=len(ends),
-                    num_bytes=int(held[code, -1] - held[code, 0]),
+                    num_bytes=int(held[-1] - held[0]),
                 )
             )
     return tuple(sorted(found, key=lambda g: -g.slope)[:_SHOWN])

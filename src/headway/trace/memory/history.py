@@ -74,9 +74,8 @@ class Segments:
 
     address: Ints = field(default_factory=lambda: NONE)
     size: Ints = field(default_factory=lambda: NONE)
-    stream: Ints = field(default_factory=lambda: NONE)
     expandable: Ints = field(default_factory=lambda: NONE)  # 0 or 1
-    private: Ints = field(default_factory=lambda: NONE)  # 1: of a pool that only a graph or its owner uses
+    private: Ints = field(default_factory=lambda: NONE)  # 1: of a pool of its own, as a CUDA graph has
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headway.spec.memory import Held, Pin
 from headway.trace.memory.history import GROWS, NONE, SHRINKS, Action, History
@@ -25,6 +26,7 @@ class Layout:
     used: Ints  # bytes allocated or awaiting in each
     live: Ints  # bytes allocated in each
     largest: Ints  # the largest free run of each: what still fits into it
+    private: NDArray[np.bool_]  # of the pool of a CUDA graph (known of pieces that are there at the end)
     inside: Ints  # for each life of the moment, its piece; -1 for none
     strays: int  # lives that lie in no piece
 
@@ -59,8 +61,9 @@ def layout(history: History, of: Lives, moment: int, rows: Ints, waiting: Ints) 
     np.add.at(used, piece[fits], of.size[both][fits])
     alive = fits & (np.arange(len(both)) < len(rows))
     np.add.at(live, piece[alive], of.size[both][alive])
-    address, size = of.address[both][fits], of.size[both][fits]
-    return Layout(begin, end, used, live, _largest_gaps(begin, end, address, size, piece[fits]), piece[: len(rows)], int((~fits).sum()))
+    largest = _largest_gaps(begin, end, of.address[both][fits], of.size[both][fits], piece[fits])
+    private = np.isin(begin, ends.address[ends.private == 1])
+    return Layout(begin, end, used, live, largest, private, piece[: len(rows)], int((~fits).sum()))
 
 
 def _largest_gaps(begin: Ints, end: Ints, address: Ints, size: Ints, piece: Ints) -> Ints:
@@ -78,17 +81,20 @@ def _largest_gaps(begin: Ints, end: Ints, address: Ints, size: Ints, piece: Ints
 
 
 def free_parts(of: Layout, awaiting: int, free: int) -> dict[str, int]:
-    """`free` bytes (reserved less allocated) by why: awaiting, cached (pieces with nothing in them), pinned (the rest)."""
-    cached = int((of.end - of.start)[of.used == 0].sum())
-    waits = min(awaiting, free)
-    cached = min(cached, free - waits)
-    return {"awaiting": waits, "cached": cached, "pinned": free - waits - cached}
+    """`free` bytes (reserved less allocated) by why: awaiting, private (of a graph's pool), cached (pieces with nothing in them), pinned
+    (the rest)."""
+    room = of.end - of.start - of.used
+    told = {"awaiting": awaiting, "private": int(room[of.private].sum()), "cached": int(room[(of.used == 0) & ~of.private].sum())}
+    for name, num in told.items():  # in a broken recording they may be more than there is
+        told[name] = min(num, free)
+        free -= told[name]
+    return {**told, "pinned": free}
 
 
 def pins(of: Layout, all_lives: Lives, rows: Ints, labels: Sequence[tuple[str, str]], label: Ints) -> tuple[Pin, ...]:
     """The segments with most free bytes of those that hold something; `labels[label[i]]` is (where, part) of life rows[i]."""
     free = of.end - of.start - of.used
-    chosen = np.flatnonzero((of.live > 0) & (free > 0))
+    chosen = np.flatnonzero((of.live > 0) & (free > 0) & ~of.private)
     chosen = chosen[np.argsort(-free[chosen], kind="stable")][:NUM_PINS]
     out = []
     for piece in chosen.tolist():

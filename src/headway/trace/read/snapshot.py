@@ -131,7 +131,6 @@ def _history(
         else Segments(
             address=_column(segments, "address"),
             size=np.maximum(_column(segments, "total_size"), 0),
-            stream=_column(segments, "stream"),
             expandable=np.array([bool(s.get("is_expandable")) for s in segments], np.int64),
             private=np.array([tuple(_pair(s.get("segment_pool_id"))) != (0, 0) for s in segments], np.int64),
         ),
