@@ -103,7 +103,6 @@ class History:
     action: Ints
     address: Ints
     size: Ints
-    stream: Ints
     site: Ints
     sites: tuple[Site, ...] = ()
     blocks: Blocks = field(default_factory=Blocks)

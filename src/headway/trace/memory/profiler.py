@@ -7,7 +7,7 @@ import numpy as np
 from headway.spec.event import PHASES
 from headway.trace.host import Host
 from headway.trace.memory.history import Action, Allocations, History, Site
-from headway.trace.sweep import Ints, innermost
+from headway.trace.sweep import Ints, distinct, innermost
 from headway.trace.table import DEVICE_WORK, Kind, Table
 
 _ROOM = frozenset(
@@ -41,7 +41,6 @@ def histories(found: Allocations, table: Table, host: Host) -> tuple[History, ..
                 action=np.where(address > 0, action, Action.OTHER).astype(np.int64),
                 address=address,
                 size=np.abs(found.size[rows]),
-                stream=np.full(len(rows), -1, np.int64),
                 site=site.reshape(-1).astype(np.int64),
                 sites=tuple(_site(table, host, *key) for key in keys.T.tolist()),
                 reserved=np.maximum(found.reserved[rows], 0),
@@ -65,7 +64,7 @@ def _operators(table: Table, track: Ints, time: Ints) -> Ints:
     """Name code of the innermost operator around each (track, time) that does more than to make room; -1 for none."""
     out = np.full(len(time), -1, np.int64)
     works = (table.kind == Kind.OPERATOR) & ~table.named(lambda n: n in _ROOM)
-    for key in np.unique(track[track >= 0]).tolist():
+    for key in distinct(track[track >= 0]).tolist():
         mine, rows = track == key, np.flatnonzero(works & (table.track == key))
         out[mine] = innermost(table.start[rows], table.end[rows], table.name[rows]).at(time[mine])
     return out

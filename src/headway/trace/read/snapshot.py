@@ -122,7 +122,6 @@ def _history(
         action=action[usable],
         address=address[usable],
         size=np.maximum(size[usable], 0),
-        stream=_column(events, "stream")[usable],
         site=np.array([stacks.code(e.get("frames"), e.get("category")) for e in events], np.int64)[usable],
         blocks=blocks,
         layout=not drawn,
