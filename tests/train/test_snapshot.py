@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 import torch
 
+from headway.runtime import folder
 from headway.spec.event import memory_file
 from headway.trace.memory.account import account
 from headway.trace.read.snapshot import histories
+from headway.train import hooks
+from headway.train.loop import loop
 from headway.train.snapshot import MemoryRecording, named, start_memory
 from headway.train.step import step
 from tests.train import runs
+from tests.train.test_hooks import At, observed
 
 
 def size(tensors: Any) -> int:
@@ -78,3 +82,35 @@ def test_a_recording_reads_back_with_the_right_parts(tmp_path: Path, monkeypatch
     hooks = [h for m in run.state.roles["student"].modules() for h in (*m._forward_pre_hooks, *m._forward_hooks)]
     step(run.state, next(run.batches), run.emit)
     assert len(data["headway"]["modules"]) == len(recording._modules), f"hooks are still there: {hooks}"
+
+
+@pytest.mark.parametrize(
+    ("planned", "asked_at", "num", "written"),
+    [
+        ("2-3", 99, 0, [4]),
+        ("2-3", 3, 2, [6]),  # a window that was asked for follows at once: after it
+        ("6-7", 99, 0, []),  # the run ends with the window
+        ("5-6", 99, 0, [7]),  # the run ends with the recorded step
+    ],
+)
+def test_the_step_after_a_window_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planned: str, asked_at: int, num: int, written: list[int]
+) -> None:
+    spec = runs.small(observe=observed(profile_steps=planned))
+    run, others, signals, _ = runs.live(spec, tmp_path)
+    steps: list[int] = []
+    tracing: dict[int, bool] = {}
+
+    class Recording:
+        def write(self, file: Path, rank: int, step: int) -> None:
+            assert file == tmp_path / "traces" / memory_file(rank, step)
+            steps.append(step)
+
+    monkeypatch.setattr(hooks, "start_memory", lambda state: Recording())
+    ask = At(asked_at, lambda: folder.ask(tmp_path, "profile", steps=num))
+    note = [At(n, lambda n=n: tracing.update({n: run.tracing})) for n in range(8)]
+    loop(run, [ask, *others, hooks.Profile(spec, signals), *note])
+    assert run.state.step == 8
+    assert steps == written
+    first = int(planned[0])
+    assert [n for n in range(8) if tracing[n]] == list(range(first, max([*written, int(planned[-1])]) + 1))

@@ -54,7 +54,7 @@ class Save(Hook):
 class Profile(Hook):
     """A Kineto trace of every rank over a window of steps: `observe.profile_steps`, and whenever a live run is asked for one.
 
-    On CUDA the step that follows a window leaves a memory snapshot.
+    On CUDA the step after a window leaves a memory snapshot, unless another window follows at once.
     """
 
     def __init__(self, spec: RunSpec, signals: Signals) -> None:
@@ -68,17 +68,18 @@ class Profile(Hook):
         step = run.state.step
         if self._memory is not None:
             self._write_memory(run)
-        if self._profiler is not None and step > self._last:
+        ended = self._profiler is not None and step > self._last
+        if ended:
             self._stop(run)
-            self._memory = start_memory(run.state)
-            run.tracing = self._memory is not None
-        if self._profiler is not None or self._memory is not None:
+        if self._profiler is not None:
             return
         if self._signals.profile:
             self._last, self._signals.profile = step + self._signals.profile - 1, 0
         elif self._planned is not None and self._planned[0] <= step <= self._planned[1]:
             self._last = self._planned[1]
         else:
+            self._memory = start_memory(run.state) if ended else None
+            run.tracing = self._memory is not None
             return
         self._first = step
         self._profiler = start_profiler(run.state.device)
