@@ -63,7 +63,9 @@ class Mesh:
         world = most if world is None and most > self.world else world
         if world is not None and world != self.world:
             product = " x ".join(f"{n}={s}" for n, s in self.axes)
-            raise TraceError(f"the mesh {product} has {self.world} ranks, the run has {world}", fix="Say every axis: --mesh dp_shard=4,tp=2.")
+            raise TraceError(
+                f"the mesh {product} has {self.world} ranks, the run has {world}", fix="Say every axis: --mesh dp_shard=4,tp=2."
+            )
 
     def axis(self, ranks: Sequence[int]) -> str:
         """Along which axis, or product of axes (outermost first, joined by _), a group lies; '' if along none. All ranks: world."""

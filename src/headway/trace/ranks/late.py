@@ -1,8 +1,17 @@
-"""What a late rank was doing while the others waited for it: its buckets, phases and modules between their arrival and its own."""
+"""Late ranks: what each was doing while others waited for it, and what made it late.
+
+What it was doing lies between their arrival and its own. What made it late lies before: since two ranks last met, at the collective before
+of the same group, the late one took longer by just the wait. By bucket,
+
+    sum over buckets of (time of the late rank - time of the waiting rank, from the end of the last meeting to arrival) = wait
+
+so the differences say where the wait came from. One that is itself a wait (`comm.*.wait`) says that it was held up by a third.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,10 +20,11 @@ from numpy.typing import NDArray
 from headway.spec.event import PHASES
 from headway.trace.host import Host
 from headway.trace.pieces import Pieces, buckets, cut
-from headway.trace.ranks.match import Seat
+from headway.trace.ranks.match import Matches, Seat
 from headway.trace.ranks.wait import Meeting
 from headway.trace.sweep import Ints, covered, union
 
+MOST = 20_000  # waits whose origin is looked for
 OUTSIDE = "outside"  # before the first or after the last window of the late rank
 
 
@@ -23,7 +33,7 @@ def late(seats: Sequence[Seat], hosts: Sequence[Host], meeting: Meeting) -> list
 
     `wait_ns`: of all collectives, also under compute of who waits; each charged once, to the rank that arrived last. `buckets` and `phases`
     (each sums to it) and `modules`: of the late rank meanwhile. `waiting`: by who waited. `exposed_ns`: of that, time of devices in which
-    nothing else ran.
+    nothing else ran. `excess`: what made it late, of the `excess_ns` of waits (the longest) of ranks that had met before.
     """
     found = meeting.matches
     held = np.flatnonzero(meeting.wait > 0)
@@ -34,6 +44,7 @@ def late(seats: Sequence[Seat], hosts: Sequence[Host], meeting: Meeting) -> list
     rank = np.array([s.rank for s in seats], np.int64)
     waiting = rank[found.seat[held]]
     rows = {int(r): _row(int(r)) for r in np.unique(rank[seat]).tolist()}
+    since = _since(meeting, held)
     for s, here in enumerate(seats):
         pieces = cut(here.work, here.windows, hosts[s], meeting.arrivals[s])
         names, bucket = buckets(here.work, hosts[s], meeting.arrivals[s], pieces)
@@ -41,6 +52,8 @@ def late(seats: Sequence[Seat], hosts: Sequence[Host], meeting: Meeting) -> list
         by = meeting.arrivals[s].rank[pieces.owner[exposed]]
         for r in np.unique(by).tolist():
             rows[r]["exposed_ns"] += int(pieces.length[exposed][by == r].sum())
+        for sign, of in ((1, since.late), (-1, since.entry)):
+            _excess(rows, pieces, names, bucket, sign, found, of, since, rank, s)
         mine = seat == s
         if not mine.any():
             continue
@@ -49,13 +62,62 @@ def late(seats: Sequence[Seat], hosts: Sequence[Host], meeting: Meeting) -> list
         _add(row["waiting"], {str(r): int(wait[mine & (waiting == r)].sum()) for r in np.unique(waiting[mine]).tolist()})
         for name, parts in _doing(pieces, names, bucket, hosts[s], end[mine], wait[mine]).items():
             _add(row[name], parts)
+    for of, ns in zip(rank[found.seat[since.late]].tolist(), meeting.wait[since.entry].tolist(), strict=True):
+        rows[of]["excess_ns"] += ns
     total = int(wait.sum())
     out = sorted(rows.values(), key=lambda r: (-r["wait_ns"], r["rank"]))
-    return [{**r, "share": r["wait_ns"] / total, **{k: _largest(r[k]) for k in ("buckets", "phases", "modules", "waiting")}} for r in out]
+    return [
+        {**r, "share": r["wait_ns"] / total, **{k: _largest(r[k]) for k in ("excess", "buckets", "phases", "modules", "waiting")}}
+        for r in out
+    ]
 
 
 def _row(rank: int) -> dict[str, Any]:
-    return {"rank": rank, "wait_ns": 0, "exposed_ns": 0, "buckets": {}, "phases": {}, "modules": {}, "waiting": {}}
+    numbers = dict.fromkeys(("wait_ns", "exposed_ns", "excess_ns"), 0)
+    return {"rank": rank, **numbers, "excess": {}, "buckets": {}, "phases": {}, "modules": {}, "waiting": {}}
+
+
+@dataclass(frozen=True)
+class _Since:
+    """Waits of ranks that had met before: the entry that waited, the late one, and when the meeting before ended for each."""
+
+    entry: Ints
+    late: Ints
+    entry_from: Ints
+    late_from: Ints
+
+
+def _since(meeting: Meeting, held: Ints) -> _Since:
+    """The longest waits, with the meeting before of the same group."""
+    found = meeting.matches
+    clubs = {k.ranks: i for i, k in enumerate(found.kinds)}
+    one = found.of_entry
+    club = np.array([clubs[k.ranks] for k in found.kinds], np.int64)[found.kind][one]
+    order = np.lexsort((found.start, club, found.seat))
+    before = np.full(len(order), -1, np.int64)
+    same = (found.seat[order][1:] == found.seat[order][:-1]) & (club[order][1:] == club[order][:-1])
+    before[order[1:]] = np.where(same, order[:-1], -1)
+    entry = held[np.argsort(-meeting.wait[held], kind="stable")[:MOST]]
+    other = meeting.last[entry]
+    known = (before[entry] >= 0) & (before[other] >= 0) & (one[before[entry]] == one[before[other]])
+    entry, other = entry[known], other[known]
+    return _Since(entry, other, found.end[before[entry]], found.end[before[other]])
+
+
+def _excess(
+    rows: dict[int, dict[str, Any]], pieces: Pieces, names: Sequence[str], bucket: Ints, sign: int, found: Matches, of: Ints, since: _Since,
+    rank: Ints, seat: int,
+) -> None:  # fmt: skip
+    """Adds to (or takes from) the excess of each late rank what one seat did, by bucket, from the last meeting to its arrival."""
+    mine = np.flatnonzero(found.seat[of] == seat)
+    if not len(mine):
+        return
+    begin, end = (since.late_from if sign > 0 else since.entry_from)[mine], found.start[of[mine]]
+    late = rank[found.seat[since.late[mine]]]
+    for r in np.unique(late).tolist():
+        at = late == r
+        parts = {names[c]: sign * _within(pieces, bucket == c, begin[at], end[at]) for c in np.unique(bucket).tolist()}
+        _add(rows[r]["excess"], {n: ns for n, ns in parts.items() if ns})
 
 
 def _doing(pieces: Pieces, names: Sequence[str], bucket: Ints, host: Host, end: Ints, wait: Ints) -> dict[str, dict[str, int]]:
