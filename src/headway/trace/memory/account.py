@@ -86,7 +86,8 @@ def account(history: History, rank: int, *, beside: Beside | None = None, spec: 
     found.check()
     expandable = bool(history.segments.expandable.any())
     recomputes = any("torch/utils/checkpoint" in f.file for s in history.sites for f in s.frames)
-    repeated = () if recomputes else repeats(history.sites, of, rows)
+    trains = any(kinds.part_of(s) == "gradients" for s in history.sites)  # without a backward nothing is kept for one
+    repeated = repeats(history.sites, of, rows) if trains and not recomputes else ()
     told = savings(found, spec, repeated=repeated, expandable=expandable)
     return replace(found, savings=told, held=found.held[:NUM_HELD])
 

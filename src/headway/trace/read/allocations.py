@@ -20,7 +20,7 @@ from headway.trace.sweep import Ints
 _NAME: Final = b'"[memory]"'
 _REACH: Final = 4096  # bytes before the name within which its event begins
 _LIMIT: Final = 1 << 62
-_DEVICES: Final = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 17: "mtia"}  # c10::DeviceType; a name that is not here shows its number
+_DEVICES: Final = {0: "cpu", 1: "cuda", 6: "cuda", 12: "xpu", 17: "mtia"}  # c10::DeviceType, with HIP as torch calls it; else its number
 
 
 class _Args(Struct, gc=False):
