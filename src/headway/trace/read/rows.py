@@ -30,7 +30,7 @@ _KINDS = {
 }
 _DRAWN = {"trace", "overhead", "cuda_profiler_range"}  # known, and not a span of work
 _PLACED = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET, Kind.SYNC, Kind.DEVICE_MARK)
-_ISSUES = ("c10d::", "gloo:", "_c10d_functional::")  # names of collectives on the host
+_ISSUES = ("c10d::", "gloo:", "_c10d_functional::", "nccl:", "xccl:", "hccl:")  # names of collectives on the host
 _SIZES = {"double": 8, "long": 8, "int": 4, "float": 4, "half": 2, "bfloat16": 2, "short": 2, "byte": 1, "char": 1, "bool": 1}
 _SIZES |= {"float64": 8, "int64": 8, "int32": 4, "float32": 4, "float16": 2, "int16": 2, "int8": 1, "uint8": 1, "complexfloat": 8}
 _ARGS = ("device", "stream", "correlation", "sequence", "forward")
