@@ -10,7 +10,7 @@ so the differences say where the wait came from. One that is itself a wait (`com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,18 @@ def late(seats: Sequence[Seat], hosts: Sequence[Host], meeting: Meeting) -> list
         {**r, "share": r["wait_ns"] / total, **{k: _largest(r[k]) for k in ("excess", "buckets", "phases", "modules", "waiting")}}
         for r in out
     ]
+
+
+def told(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """A row in words: how much is waited for the rank, and what made it late."""
+    out = [f"rank {row['rank']} arrives last for {row['share']:.0%} of the waiting ({row['exposed_ns'] / 1e6:.2f} ms of it not hidden)"]
+    if row["excess_ns"]:
+        most, ns = next(iter(row["excess"].items()))
+        out.append(f"since the ranks last met, {most} took it {ns / 1e6:.2f} ms longer, of {row['excess_ns'] / 1e6:.2f} ms of waits")
+    elif row["buckets"]:
+        most, ns = next(iter(row["buckets"].items()))
+        out.append(f"meanwhile it spent {ns / 1e6:.2f} ms in {most}")
+    return tuple(out)
 
 
 def _row(rank: int) -> dict[str, Any]:
