@@ -139,3 +139,21 @@ def test_waits_below_the_error_of_the_clocks_are_not_claimed() -> None:
     late = far.wait.reshape(-1, 2)
     assert late[:, 1].max() == 0
     assert late[:, 0] == pytest.approx(np.full(len(late), 5e6), rel=0.01)
+
+
+def test_cpus_of_one_host_share_its_clock_whatever_the_scheduler_does() -> None:
+    case = Case(mesh={"dp": 2}, offset=np.zeros(2), drift=np.zeros(2), bias=np.array([0.0, 4e5]), hosts=("a", "a"), steps=100)
+    there = [replace(s, work=replace(s.work, device="cpu")) for s in seats(case)]
+    found = meet(there)
+    assert found.clocks is not None and found.clocks.clock.tolist() == [0, 0] and not found.health
+
+
+def test_clocks_that_jump_leave_collectives_unsplit() -> None:
+    """Half of the trace one host's clock is 20 ms off: a line cannot follow, ends come before begins, and no wait is made up."""
+    case = Case(mesh={"dp": 2}, offset=np.zeros(2), drift=np.zeros(2), bias=np.zeros(2), steps=40)
+    first, second = seats(case)
+    jump = np.where(np.arange(len(second.work)) >= 60, 20_000_000, 0)
+    moved = replace(second, work=replace(second.work, start=second.work.start + jump, end=second.work.end + jump))
+    found = meet([first, moved])
+    assert any(h.what in ("crossed_collectives", "wait_withheld") for h in found.health)
+    assert found.wait.max(initial=0) < 20_000_000

@@ -96,7 +96,7 @@ def clocks(seats: Sequence[Seat], matches: Matches) -> tuple[Clocks, tuple[Healt
     first, last = int(begin.min()), int(end.max())
     edges = _edges(seats, matches, rough, first, last)
     named = _named(seats)
-    split = _split(named, edges.shifted(rough))
+    split = _split(seats, named, edges.shifted(rough))
     of = [f"{n} rank {s.rank}" if n in split else n for n, s in zip(named, seats, strict=True)]
     codes = {n: i for i, n in enumerate(dict.fromkeys(of[s] for s in order))}
     clock = np.array([codes[n] for n in of], np.int64)
@@ -123,10 +123,15 @@ def _named(seats: Sequence[Seat]) -> list[str]:
     return [f"host {s.host}" if s.host else "host unknown" if few else f"rank {s.rank}" for s in seats]
 
 
-def _split(named: Sequence[str], edges: Edges) -> set[str]:
-    """Hosts on which ends say that clocks differ."""
-    off = (np.abs(edges.middle) > edges.half).any(axis=0)
-    return {named[a] for a, b in zip(edges.a[off].tolist(), edges.b[off].tolist(), strict=True) if named[a] == named[b]}
+def _split(seats: Sequence[Seat], named: Sequence[str], edges: Edges) -> set[str]:
+    """Hosts on which ends say that clocks differ, by more than a latency beyond their error.
+
+    CPUs of one named host have one clock: their ends differ by what the scheduler does.
+    """
+    off = (np.abs(edges.middle) > edges.half + LATENCY_NS).any(axis=0)
+    pairs = zip(edges.a[off].tolist(), edges.b[off].tolist(), strict=True)
+    one = {s for s, seat in enumerate(seats) if seat.host and seat.work.device == "cpu"}
+    return {named[a] for a, b in pairs if named[a] == named[b] and not {a, b} <= one}
 
 
 def _rough(order: Sequence[int], matches: Matches) -> Ints:
