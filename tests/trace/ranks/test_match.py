@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headway.trace.explain import explain
 from headway.trace.part import of_file
@@ -69,6 +71,44 @@ def test_sizes_tell_where_a_short_list_belongs() -> None:
     assert found.ambiguous == 0
     wrong = match([_seat(0, whole), _seat(1, [_reduce(7)])])
     assert len(wrong) == 0 and wrong.ambiguous == 6
+
+
+def test_equally_long_lists_of_other_sizes_are_not_the_same() -> None:
+    """One trace misses the first of a step, the other the last: nothing fits whole."""
+    whole = [_reduce(n) for n in (1, 2, 3, 4)]
+    found = match([_seat(0, whole[1:]), _seat(1, whole[:3])])
+    assert len(found) == 0 and found.ambiguous == 6
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from(("all_reduce", "all_gather")), st.integers(1, 3)), min_size=1, max_size=5),
+        min_size=2,
+        max_size=4,
+    ),
+    st.integers(0, 5),
+    st.integers(0, 5),
+    st.booleans(),
+)
+def test_no_pair_is_ever_wrong(steps: list[list[tuple[str, int]]], head: int, tail: int, swap: bool) -> None:
+    """A program of random collectives, and a rank whose trace begins inside its first step and ends inside its last one."""
+    flat = [(k, Comm(name, "dp", ALL, size)) for k, step in enumerate(steps) for name, size in step]
+    head, tail = min(head, len(steps[0])), min(tail, len(steps[-1]))
+    short = list(range(head, len(flat) - tail))
+    if not short:
+        return
+
+    def seat(rank: int, rows: list[int]) -> Seat:
+        base = _seat(rank, [flat[i][1] for i in rows], steps=tuple(range(len(steps))))
+        start = np.array([10_000 * flat[i][0] + 20 * i for i in rows])
+        return replace(base, work=replace(base.work, start=start, end=start + 10, launched=start))
+
+    full = list(range(len(flat)))
+    found = match([seat(0, short if swap else full), seat(1, full if swap else short)])
+    pairs = [(b, short[a]) if swap else (a, short[b]) for a, b in _pairs(found)]
+    assert all(a == b for a, b in pairs)
+    inner = [i for i in short if 0 < flat[i][0] < len(steps) - 1]
+    assert set(inner) <= {a for a, _ in pairs}  # steps that are whole are all found
 
 
 def test_the_groups_own_count_wins() -> None:

@@ -1,10 +1,10 @@
 """The same collective found on all of its ranks.
 
 Members of a group issue its collectives in one order. A collective is known by (group, kind, number): the group's own count where every
-row has it, else (step, place among those of its kind in the step). Where ranks have different numbers of them in a step (a trace that
-begins or ends inside one), the order of kinds and sizes tells where the shorter list belongs in the longest: it must fit in one place
-alone, or be cut at the side where its trace is cut. A send belongs to the recv of the same place between the same two ranks. What stays
-ambiguous stays unmatched, and is counted.
+row has it, else (step, place among those of its kind in the step). Where ranks have different numbers of them in a step, or of other
+sizes (a trace that begins or ends inside one), the order of kinds and sizes tells where the shorter list belongs in the longest: it must
+fit in one place alone, or be cut at the side where its trace is cut. A send belongs to the recv of the same place between the same two
+ranks. What stays ambiguous stays unmatched, and is counted.
 """
 
 from __future__ import annotations
@@ -99,17 +99,21 @@ def match(seats: Sequence[Seat]) -> Matches:
     counted &= np.array([k.name != "pair" for k in kinds], bool)
     family, when = rows.kind.copy(), np.where(counted[rows.kind], rows.number, rows.step)
     place = _place(family, when, rows.seat)
-    full, doubled = _full(family, when, place, rank, sizes[rows.kind])
+    equal = np.array([k.name in _EQUAL_SIZES for k in kinds], bool)
+    told = np.where(equal[rows.kind], rows.bytes, -1)
+    full, doubled = _full(family, when, place, rank, sizes[rows.kind], told)
     usable = full & (when >= 0)
     ambiguous = 0
-    uneven = ~full & ~counted[rows.kind] & (rows.step >= 0) & ~doubled
+    there = {s.rank for s in seats}
+    complete = np.array([there.issuperset(k.ranks) for k in kinds], bool)
+    uneven = ~full & ~doubled & (complete & ~counted)[rows.kind] & (rows.step >= 0)
     if uneven.any():
-        aligned, ambiguous = _aligned(seats, kinds, rows, uneven)
+        aligned, ambiguous = _aligned(seats, kinds, rows, told, uneven)
         moved = aligned >= 0
         clubs = _clubs(kinds)
         family = np.where(moved, num + clubs[rows.kind], family)
         place = np.where(moved, aligned, place)
-        again, _ = _full(family, when, place, rank, sizes[rows.kind])
+        again, _ = _full(family, when, place, rank, sizes[rows.kind], told)
         usable = np.where(moved, again, usable)
     keep = np.flatnonzero(usable)
     order = keep[np.lexsort((rank[keep], place[keep], when[keep], family[keep]))]
@@ -177,14 +181,16 @@ def _place(family: Ints, when: Ints, seat: Ints) -> Ints:
     return out
 
 
-def _full(family: Ints, when: Ints, place: Ints, rank: Ints, size: Ints) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """(whether all rows of the (family, when) of each are there on every rank, whether a rank has it twice)."""
+def _full(family: Ints, when: Ints, place: Ints, rank: Ints, size: Ints, told: Ints) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """(whether all rows of the (family, when) of each are there on every rank and agree in bytes, whether a rank has it twice)."""
     order = np.lexsort((rank, place, when, family))
     one = _changes(family[order], when[order], place[order])  # begins a collective
     all_of = _changes(family[order], when[order])  # begins a (family, when)
     twice = ~one & np.append(False, rank[order][1:] == rank[order][:-1])
     begin = np.flatnonzero(one)
     whole = np.diff(np.append(begin, len(order))) == size[order[begin]]
+    least = np.minimum.reduceat(np.where(told >= 0, told, np.iinfo(np.int64).max)[order], begin)
+    whole &= np.maximum.reduceat(told[order], begin) <= least
     group = np.cumsum(all_of) - 1
     good, double = np.ones(group[-1] + 1, bool), np.zeros(group[-1] + 1, bool)
     np.logical_and.at(good, group[begin], whole)
@@ -212,10 +218,9 @@ def _clubs(kinds: Sequence[Kindred]) -> Ints:
     return np.array([code.setdefault((k.ranks, k.axis, k.name == "pair"), len(code)) for k in kinds], np.int64)
 
 
-def _aligned(seats: Sequence[Seat], kinds: Sequence[Kindred], rows: _Rows, uneven: NDArray[np.bool_]) -> tuple[Ints, int]:
+def _aligned(seats: Sequence[Seat], kinds: Sequence[Kindred], rows: _Rows, told: Ints, uneven: NDArray[np.bool_]) -> tuple[Ints, int]:
     """(place of each uneven row in the longest list of its group and step, or -1; number of rows that fit in several places)."""
     clubs = _clubs(kinds)
-    equal = np.array([k.name in _EQUAL_SIZES for k in kinds], bool)
     club = clubs[rows.kind]
     out, ambiguous = np.full(len(rows.row), -1, np.int64), 0
     wanted = {(c, t) for c, t in zip(club[uneven].tolist(), rows.step[uneven].tolist(), strict=True)}
@@ -228,7 +233,7 @@ def _aligned(seats: Sequence[Seat], kinds: Sequence[Kindred], rows: _Rows, uneve
     for (c, step), by_seat in lists.items():
         if {seats[s].rank for s in by_seat} != set(members[c]) or len(by_seat) != len(members[c]):
             continue
-        pattern = {s: [(int(rows.kind[i]), int(rows.bytes[i]) if equal[rows.kind[i]] else -1) for i in of] for s, of in by_seat.items()}
+        pattern = {s: [(int(rows.kind[i]), int(told[i])) for i in of] for s, of in by_seat.items()}
         longest = max(by_seat, key=lambda s: len(by_seat[s]))
         shift = {s: _shift(pattern[s], pattern[longest], step, seats[s].windows.steps) for s in by_seat}
         if None in shift.values():
