@@ -150,9 +150,9 @@ def _truth(run: Run) -> dict[tuple[int, str, str, int], list[Moved]]:
     return out
 
 
-@pytest.mark.parametrize("mesh", ({"dp": 4}, {"dp_shard": 2, "tp": 2}, {"pp": 2, "dp": 2}), ids=str)
+@pytest.mark.parametrize("mesh", ({"dp": 4}, {"dp_shard": 2, "tp": 2}, {"pp": 4}, {"pp": 2, "dp": 2}), ids=str)
 def test_every_collective_of_a_cluster_with_its_true_arrivals(tmp_path: Path, mesh: dict[str, int]) -> None:
-    run = simulate(Cluster(mesh=mesh, steps=3, layers=2, noise=0.05, slow_compute={1: 1.2}))
+    run = simulate(Cluster(mesh=mesh, steps=3, layers=4, noise=0.05, slow_compute={1: 1.2}))
     there = []
     for rank, path in enumerate(write(run, tmp_path)):
         (file,) = of_file(path)
