@@ -142,6 +142,20 @@ def test_sends_and_their_recvs() -> None:
     assert len(match([_seat(0, [unsaid[0]]), _seat(1, [unsaid[1]])])) == 0  # nobody says which of the four
 
 
+def test_a_send_that_is_done_before_its_recv_begins_has_not_waited() -> None:
+    """Small messages leave at once: no wait of the sender, no doubt about clocks. An all-reduce cannot do that."""
+    send, recv = Comm("send", "pp", ALL, 4, 1), Comm("recv", "pp", ALL, 4, 0)
+    met = meet([_seat(0, [send]), _seat(1, [recv], begin=9_000)])
+    assert met.wait.tolist() == [0, 0] and met.moves.tolist() == [10, 10]
+    assert [(int(a.time[0]), int(a.until[0])) for a in met.arrivals] == [(0, 0), (9_000, 9_000)]  # all of both is transfer
+    assert "crossed_collectives" not in [h.what for h in met.health]
+    slow = meet([_seat(0, [replace(recv, peer=1)]), _seat(1, [replace(send, peer=0)], begin=5)])
+    assert dict(zip(slow.matches.seat.tolist(), slow.wait.tolist(), strict=True)) == {0: 5, 1: 0}
+    never = meet([_seat(0, [_reduce(4)]), _seat(1, [_reduce(4)], begin=9_000)])
+    assert [a.time[0] for a in never.arrivals] == [-1, -1]
+    assert "crossed_collectives" in [h.what for h in never.health]
+
+
 def _truth(run: Run) -> dict[tuple[int, str, str, int], list[Moved]]:
     out: dict[tuple[int, str, str, int], list[Moved]] = {}
     for m in run.moved:

@@ -25,15 +25,16 @@ from headway.trace.ranks.wait import Meeting
 from headway.trace.sweep import Ints, covered, union
 
 MOST = 20_000  # waits whose origin is looked for
+MODULES = 12  # named in a row: those with most
 OUTSIDE = "outside"  # before the first or after the last window of the late rank
 
 
 def late(seats: Sequence[Seat], hosts: Sequence[Host], meeting: Meeting) -> list[dict[str, Any]]:
     """A row for each rank that made others wait, largest first.
 
-    `wait_ns`: of all collectives, also under compute of who waits; each charged once, to the rank that arrived last. `buckets` and `phases`
-    (each sums to it) and `modules`: of the late rank meanwhile. `waiting`: by who waited. `exposed_ns`: of that, time of devices in which
-    nothing else ran. `excess`: what made it late, of the `excess_ns` of waits (the longest) of ranks that had met before.
+    `wait_ns`: of all collectives, also under compute of who waits; each charged once, to the rank that arrived last. `exposed_ns`: of that,
+    time of devices in which nothing else ran. `waiting`: by who waited. `buckets`, `phases` (each sums to it), `modules` (the largest): of
+    the late rank meanwhile. `excess`: what made it late, of the `excess_ns` of waits (the longest) of ranks that had met before.
     """
     found = meeting.matches
     held = np.flatnonzero(meeting.wait > 0)
@@ -66,10 +67,11 @@ def late(seats: Sequence[Seat], hosts: Sequence[Host], meeting: Meeting) -> list
         rows[of]["excess_ns"] += ns
     total = int(wait.sum())
     out = sorted(rows.values(), key=lambda r: (-r["wait_ns"], r["rank"]))
-    return [
-        {**r, "share": r["wait_ns"] / total, **{k: _largest(r[k]) for k in ("excess", "buckets", "phases", "modules", "waiting")}}
-        for r in out
-    ]
+    for row in out:
+        row["share"] = row["wait_ns"] / total
+        row |= {name: _largest(row[name]) for name in ("excess", "buckets", "phases", "waiting")}
+        row["modules"] = dict(list(_largest(row["modules"]).items())[:MODULES])
+    return out
 
 
 def told(row: Mapping[str, Any]) -> tuple[str, ...]:
