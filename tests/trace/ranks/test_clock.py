@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from headway.trace.part import of_file
 from headway.trace.ranks.clock import LATENCY_NS, Clocks, clocks
-from headway.trace.ranks.match import match
+from headway.trace.ranks.match import Seat, match
 from headway.trace.ranks.wait import meet
+from headway.trace.windows import Windows
 from tests.trace.ranks.skews import Array, Case, seats
+from tests.trace.simulate import BASE_NS, Cluster, simulate, write
 
 MESHES = ({"dp": 2}, {"dp": 8}, {"dp": 4, "tp": 2}, {"pp": 2, "dp": 2, "tp": 2}, {"dp": 16})
 
@@ -128,6 +132,27 @@ def test_drift_is_followed() -> None:
     assert half is not None and half < LATENCY_NS / 5
 
 
+def test_two_windows_of_a_run_are_two_seats_on_one_clock() -> None:
+    """Rank 1 was traced in one go, the others twice."""
+    case = Case(mesh={"dp": 4}, offset=np.array([0.0, 2e6, -3e6, 5e8]), drift=np.array([0.0, 2e-5, 0, -1e-5]), bias=np.zeros(4), steps=60)
+    there = []
+    for seat in seats(case):
+        for half in (slice(0, 90), slice(90, 180)) if seat.rank != 1 else (slice(0, 180),):
+            part = {
+                f: getattr(seat.work, f)[half]
+                for f in ("start", "end", "launched", "level", "track", "linked", "comm_of", "number", "name")
+            }
+            steps = slice(half.start // 3, half.stop // 3)
+            edges = seat.windows.edges[steps.start : steps.stop + 1]
+            windows = Windows(seat.windows.steps[steps], edges, edges[1:])
+            there.append(replace(seat, work=replace(seat.work, row=np.arange(half.stop - half.start), **part), windows=windows))
+    found = meet(there)
+    assert len(found.matches) == 180 and found.clocks is not None
+    assert found.clocks.clock.tolist() == [0, 0, 1, 2, 2, 3, 3]
+    truth = case.ahead(np.array([0.0, case.steps * case.step_ns])).T
+    assert (np.abs(found.clocks.offset[:, [0, 2, 3, 5]] - truth) <= found.clocks.error[:, 0] + 2).all()
+
+
 def test_waits_below_the_error_of_the_clocks_are_not_claimed() -> None:
     case = Case(mesh={"dp": 2}, offset=np.array([0.0, 1e6]), drift=np.zeros(2), bias=np.zeros(2), late=100.0)
     near = meet(seats(case))
@@ -157,3 +182,35 @@ def test_clocks_that_jump_leave_collectives_unsplit() -> None:
     found = meet([first, moved])
     assert any(h.what in ("crossed_collectives", "wait_withheld") for h in found.health)
     assert found.wait.max(initial=0) < 20_000_000
+
+
+@pytest.mark.parametrize("mesh", ({"dp": 4}, {"dp": 2, "tp": 2}), ids=str)
+def test_waits_over_hosts_are_true_to_within_their_error(tmp_path: Path, mesh: dict[str, int]) -> None:
+    """A cluster of one-rank hosts whose clocks are milliseconds off and drift: the split is that of true time."""
+    cluster = Cluster(
+        mesh=mesh, ranks_per_host=1, steps=12, layers=2, kernels=2, noise=0.1, slow_compute={2: 1.3}, end_jitter_ns=1_000.0,
+        offset_ns={1: 4e6, 2: -7e6, 3: 2e9}, drift_ppm={1: 15.0, 3: -40.0}, end_bias_ns={1: 2_000.0},
+    )  # fmt: skip
+    run = simulate(cluster)
+    there = []
+    for rank, path in enumerate(write(run, tmp_path)):
+        (file,) = of_file(path)
+        there.append(Seat(rank, file.parts[0].work, file.parts[0].windows, file.host))
+    met = meet(there)
+    true: dict[int, list[tuple[float, float]]] = {r: [] for r in range(4)}  # of each rank: begin, and how long until the last one began
+    for m in run.moved:
+        for rank in np.flatnonzero(m.where).tolist():
+            true[rank].append((float(run.local(rank, m.begin[rank])), float(m.last[rank] - m.begin[rank])))
+    claimed = 0
+    for seat, at in zip(there, met.arrivals, strict=True):
+        begin, wait = (np.array(c) for c in zip(*sorted(true[seat.rank]), strict=True))
+        rows = np.flatnonzero(seat.work.comm_of >= 0)
+        assert (seat.work.start[rows] - BASE_NS).tolist() == begin.tolist()
+        found = at.time[rows] - seat.work.start[rows]
+        known = (at.time[rows] >= 0) & (at.until[rows] == at.time[rows])
+        assert met.clocks is not None
+        error = met.clocks.error[met.clocks.clock[seat.rank]].max()
+        assert np.abs(found - wait)[known].max() <= error + 2
+        claimed += int((known & (found > 0)).sum())
+    assert claimed > 0.3 * sum(map(len, true.values()))
+    assert not [h for h in met.health if h.what == "crossed_collectives"]

@@ -91,10 +91,11 @@ class Edges:
 def clocks(seats: Sequence[Seat], matches: Matches) -> tuple[Clocks, tuple[Health, ...]]:
     """The clocks of all seats, and what is doubtful about them."""
     order = sorted(range(len(seats)), key=lambda s: seats[s].rank)  # the lowest rank's clock is the reference
-    rough = _rough(order, matches)
+    tables = _tables(matches)
+    rough = _rough(order, matches, tables)
     begin, end = (np.array([s.windows.edges[side] for s in seats], np.int64) - rough for side in (0, -1))
     first, last = int(begin.min()), int(end.max())
-    edges = _edges(seats, matches, rough, first, last)
+    edges = _edges(seats, matches, tables, rough, first, last)
     named = _named(seats)
     split = _split(seats, named, edges.shifted(rough))
     of = [f"{n} rank {s.rank}" if n in split else n for n, s in zip(named, seats, strict=True)]
@@ -134,19 +135,17 @@ def _split(seats: Sequence[Seat], named: Sequence[str], edges: Edges) -> set[str
     return {named[a] for a, b in pairs if named[a] == named[b] and not {a, b} <= one}
 
 
-def _rough(order: Sequence[int], matches: Matches) -> Ints:
+def _rough(order: Sequence[int], matches: Matches, tables: Sequence[Met]) -> Ints:
     """Each seat's clock against that of the first in `order`, to within the time of a collective: along any path of shared ones."""
     out, known = np.zeros(len(order), np.int64), np.zeros(len(order), bool)
-    _, one = np.unique(matches.kind, return_index=True)
-    members = [slice(int(matches.first[c]), int(matches.first[c] + matches.size[c])) for c in one.tolist()]
     for root in order:
         if known[root]:
             continue
         known[root], grew = True, True
         while grew:
             grew = False
-            for part in members:
-                seat, end = matches.seat[part], matches.end[part]
+            for _, entry in tables:
+                seat, end = matches.seat[entry[0]], matches.end[entry[0]]
                 have = known[seat]
                 if have.any() and not have.all():
                     at = int(np.argmax(have))
@@ -157,22 +156,40 @@ def _rough(order: Sequence[int], matches: Matches) -> Ints:
 
 # ---- pairs ----
 
+Met = tuple[Ints, Ints]  # collectives [n] of the same seats, and their entries [n, seats]
 
-def _edges(seats: Sequence[Seat], matches: Matches, rough: Ints, begin: int, end: int) -> Edges:
+
+def _tables(matches: Matches) -> list[Met]:
+    """Collectives by who met. A rank may have several seats, one for each traced window, so the same group may be several tables."""
+    club = {k.ranks: i for i, k in enumerate(matches.kinds)}
+    of = np.array([club[k.ranks] for k in matches.kinds], np.int64)[matches.kind]
+    out = []
+    for c in np.unique(of).tolist():
+        mine = np.flatnonzero(of == c)
+        entry = matches.first[mine][:, None] + np.arange(matches.size[mine[0]])
+        who, table = np.unique(matches.seat[entry], axis=0, return_inverse=True)
+        for t in range(len(who)):
+            rows = np.flatnonzero(table.reshape(-1) == t)
+            out.append((mine[rows], entry[rows]))
+    return out
+
+
+def _rounds(matches: Matches) -> Floats:
+    """Of each kind: how many times longer a transfer is than what its ends may differ by."""
+    return np.array([2 if k.name in _BY_TREE else max(len(k.ranks) - 1, 1) for k in matches.kinds], np.float64)
+
+
+def _edges(seats: Sequence[Seat], matches: Matches, tables: Sequence[Met], rough: Ints, begin: int, end: int) -> Edges:
     """The line of every pair that shares collectives that synchronise; clocks less their rough offsets."""
     tail = 0.005 / len(seats)  # many pairs are at work at once, and the tightest of their bounds wins
     parts = []
     good = np.array([k.name in SYNCHRONISE for k in matches.kinds], bool)
-    rounds = np.array([2 if k.name in _BY_TREE else max(len(k.ranks) - 1, 1) for k in matches.kinds], np.float64)
-    ranks = {k.ranks: i for i, k in enumerate(matches.kinds)}
-    club = np.array([ranks[k.ranks] for k in matches.kinds], np.int64)
-    for c in sorted(set(club[good].tolist())):
-        mine = np.flatnonzero((club == c)[matches.kind] & good[matches.kind])
+    for collectives, entries in tables:
+        mine, entry = (x[good[matches.kind[collectives]]] for x in (collectives, entries))
         if not len(mine):
             continue
-        entry = matches.first[mine][:, None] + np.arange(matches.size[mine[0]])
         seat, stop = matches.seat[entry[0]], matches.end[entry]
-        quick = (stop - matches.start[entry]).min(axis=1) / rounds[matches.kind[mine]]
+        quick = (stop - matches.start[entry]).min(axis=1) / _rounds(matches)[matches.kind[mine]]
         tight = np.flatnonzero(quick <= 2 * max(float(np.sort(quick)[:_FEW][-1]), 1_000.0))  # some, lest they be quick by chance
         tight = tight[np.linspace(0, len(tight) - 1, min(MOST, len(tight))).astype(np.int64)]
         at = stop[tight] - rough[seat] - begin
