@@ -29,7 +29,7 @@ def enlarge(source: Path, target: Path, copies: int) -> tuple[int, int]:
         head = json.dumps(data)
         file.write(head[:-1] + ("," if data else "") + '"traceEvents": [')
         for i, event in enumerate(_shifted(events, copies)):
-            file.write(("," if i else "") + "\n" + json.dumps(event))
+            file.write(("," if i else "") + "\n" + json.dumps(event, separators=(",", ":")))
             count += 1
         file.write("]}")
     return count, target.stat().st_size

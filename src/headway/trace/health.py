@@ -50,10 +50,9 @@ def refuse_impossible(table: Table) -> Table:
 def _streams(table: Table, rows: Ints) -> list[Ints]:
     if not len(rows):
         return []
-    key = np.stack((table.device[rows], table.stream[rows]))
-    _, group = np.unique(key, axis=1, return_inverse=True)
-    group = group.reshape(-1)
-    return [rows[group == g] for g in range(int(group.max()) + 1)]
+    key = table.device[rows] * (1 + int(table.stream[rows].max())) + table.stream[rows]
+    order = np.argsort(key, kind="stable")
+    return np.split(rows[order], np.flatnonzero(np.diff(key[order])) + 1)
 
 
 def of_table(table: Table) -> list[Health]:

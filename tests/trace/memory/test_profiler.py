@@ -14,7 +14,6 @@ from headway.trace.explain import explain
 from headway.trace.memory.account import account
 from headway.trace.memory.lives import allocated, lives
 from headway.trace.part import of_table
-from headway.trace.read.allocations import allocations
 from headway.trace.read.file import read
 
 MIB = 1 << 20
@@ -83,7 +82,7 @@ def test_the_host_is_shown_where_there_is_no_device(tmp_path: Path) -> None:
     assert (found.device, found.reserved_bytes, found.parts) == ("cpu", 4 * MIB, {"activations.blocks.0": 4 * MIB})
 
 
-def test_events_are_found_whatever_stands_around_them() -> None:
+def test_events_are_found_whatever_stands_around_them(tmp_path: Path) -> None:
     rows = [
         event(1.5, 512, 10, 512, 2048),
         {"args": {"Bytes": -512, "Addr": 10, "Device Type": 1, "Device Id": 3}, "name": "[memory]", "ts": 2, "ph": "i"},
@@ -92,14 +91,16 @@ def test_events_are_found_whatever_stands_around_them() -> None:
         {"ph": "i", "name": "[memory]", "ts": 4, "args": {"Bytes": "x"}},
         {"ph": "i", "name": "[memory]", "ts": 5},
     ]
-    for text in (json.dumps(rows), json.dumps(rows, indent=2), json.dumps(rows)[1:-1]):
-        found = allocations(text.encode(), 7)
+    for text in (json.dumps(rows), json.dumps(rows, indent=2), json.dumps(rows)[:-1]):
+        path = tmp_path / "t.json"
+        path.write_text(f'{{"baseTimeNanoseconds": 7, "traceEvents": {text}}}')
+        found = read(path).tables[0].allocations
         assert found is not None
         assert found.time.tolist() == [1507, 2007]
         assert found.size.tolist() == [512, -512]
         assert found.devices == ("cuda:0", "cuda:3")
-    assert allocations(b'{"traceEvents": []}') is None
-    assert allocations(b'"[memory]"') is None
+    (table,) = read(write(tmp_path / "t.json", {"traceEvents": [span("[memory]", 1, 2)]})).tables
+    assert table.allocations is None
 
 
 REAL = (

@@ -1,54 +1,77 @@
-"""Cuts the text of a Kineto trace into pieces of whole events, so that a file of any size is decoded a few megabytes at a time.
+"""Cuts the text of a Kineto trace into lists of whole events while it is read: a file of any size is decoded a few megabytes at a time.
 
-A border is a place that reads `}, {"ph"`. In a sound file only a name could contain it by chance, and then the pieces beside it cannot be
-decoded: the caller takes the file as a whole. Pieces that decode are what the whole would have given.
+A border is a place that reads `}, {"ph"` (or another key that an event begins with). In a sound file a string, or a list inside the
+arguments of an event, could read so too: then the lists beside it cannot be decoded, and the caller takes the file as a whole. Lists that
+decode are what the whole would have given.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 
-CHUNK_BYTES: Final = 16 << 20
 _BEGIN: Final = re.compile(rb'"traceEvents"\s*:\s*\[\s*')
-_BORDER: Final = re.compile(rb'\}\s*(,)\s*\{\s*"ph"')
+_BORDER: Final = re.compile(rb'\}\s*(,)\s*\{\s*"(?:ph|name|cat|pid|tid|ts)"')
 _CLOSE: Final = re.compile(rb"\}\s*(\])")
-_REACH: Final = 1 << 20  # a border is looked for within this much
+_REACH: Final = 1 << 20  # the list of events begins within this much
+_NEAR: Final = 1 << 16  # of the end of a block, where its last border is looked for first
 
 
-@dataclass(frozen=True)
-class Cut:
-    """The text around the list of events, with an empty list in its place, and where each piece of the list begins and ends."""
-
-    shell: bytes
-    pieces: tuple[tuple[int, int], ...]
+class Uncut(Exception):
+    """No list of events, or not where it ends, can be seen in the text."""
 
 
-def cut(data: bytes, size: int = CHUNK_BYTES) -> Cut | None:
-    """The pieces of `data`, each of about `size` bytes; None if it is small, or no list of events with borders can be seen."""
-    begin = _BEGIN.search(data, 0, _REACH)
-    if begin is None or len(data) < 2 * size:
-        return None
-    edges = [begin.end()]
-    while (found := _BORDER.search(data, edges[-1] + size, edges[-1] + size + _REACH)) is not None:
-        edges.append(found.end(1))
-    end = _end(data, edges[-1])
-    if end is None or len(edges) < 2:
-        return None
-    starts, ends = edges, [*(e - 1 for e in edges[1:]), end]  # a comma stands between two pieces
-    return Cut(data[: begin.end()] + data[end:], tuple(zip(starts, ends, strict=True)))
+class Lists:
+    """The lists of events in `blocks` of text, one after another; then `shell` is the text around them, an empty list in their place."""
+
+    def __init__(self, blocks: Iterable[bytes]) -> None:
+        self._blocks = iter(blocks)
+        self.shell = b""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Raises Uncut, and what the blocks raise."""
+        text = b""
+        while (begin := _BEGIN.search(text)) is None:
+            block = next(self._blocks, None)
+            if block is None or len(text) > _REACH:
+                raise Uncut
+            text += block
+        head, text = text[: begin.end()], text[begin.end() :]
+        for block in self._blocks:
+            border = _last_border(text)
+            if border > 0:
+                yield b"[" + text[:border] + b"]"
+                text = text[border + 1 :]
+            text += block
+        end = _end(text)
+        if end is None:
+            raise Uncut
+        yield b"[" + text[:end] + b"]"
+        self.shell = head + text[end:]
 
 
-def _end(data: bytes, last: int) -> int | None:
-    """Where the list ends: at the first bracket up to which what follows the last border is a list of whole events."""
-    border = max((found.end(1) for found in _BORDER.finditer(data, last)), default=last)
-    for found in _CLOSE.finditer(data, border):
+def _last_border(text: bytes) -> int:
+    """Where the comma of the last border is; -1 if there is none."""
+    for reach in (_NEAR, len(text)):
+        at = max((found.start(1) for found in _BORDER.finditer(text, max(0, len(text) - reach))), default=-1)
+        if at > 0:
+            return at
+    return -1
+
+
+def _end(text: bytes) -> int | None:
+    """Where the list ends: at the first bracket up to which what follows the border before it is a list of whole events."""
+    borders = [0, *(found.end(1) for found in _BORDER.finditer(text))]
+    for found in _CLOSE.finditer(text):
+        end = found.start(1)
+        begin = borders[bisect_right(borders, end) - 1]
         try:
-            msgspec.json.decode(b"[" + data[border : found.start(1)] + b"]", type=list[msgspec.Raw])
+            msgspec.json.decode(b"[" + text[begin:end] + b"]", type=list[msgspec.Raw])
         except (msgspec.MsgspecError, UnicodeDecodeError):
             continue
-        return found.start(1)
+        return end
     return None

@@ -11,11 +11,10 @@ from typing import Any
 
 from headway.spec.breakdown import Health
 from headway.spec.errors import TraceError
-from headway.trace.read.allocations import allocations
-from headway.trace.read.chunks import cut
+from headway.trace.read.chunks import Lists, Uncut
 from headway.trace.read.kineto_json import NOT_SOUND, File, Inexact, Loss, decode, decode_events, decode_exact, decode_sound
 from headway.trace.read.rows import Rows
-from headway.trace.read.source import FIX, load
+from headway.trace.read.source import FIX, Broken, blocks, load
 from headway.trace.table import Group, Table
 
 _MOST_RANKS = 1 << 20  # beyond it a number is damage, not a rank
@@ -23,35 +22,52 @@ _MOST_RANKS = 1 << 20  # beyond it a number is damage, not a rank
 
 def read(path: Path) -> Table:
     """The trace in `path`. Raises TraceError if it is missing, is not a trace or holds no spans."""
-    data, whole = load(path)
     on = gc.isenabled()
     gc.disable()  # a decode allocates many objects and frees none: a collection would only walk them
     try:
-        return _table(path, data, whole)
+        rows, file, health = _in_lists(path) or _as_a_whole(path)
     finally:
         if on:
             gc.enable()
-
-
-def _table(path: Path, data: bytes, whole: bool) -> Table:
-    found = _in_pieces(data)
-    if found is None:
-        file, loss = decode(data) if data.lstrip()[:1] in (b"{", b"[") else (File(), Loss())
-        if file.events is None:
-            shown = data[:24].decode("utf-8", "replace")
-            raise TraceError(f"not a trace: no list of events in it (it starts with {shown!r})", where=str(path), fix=FIX)
-        rows = Rows()
-        try:
-            rows.add(file.events)
-        except Inexact:
-            file = decode_exact(data)
-            rows = Rows()
-            rows.add(file.events or [])
-        found = rows, file, loss
-    rows, file, loss = found
     if not rows.count:
         raise TraceError("the trace holds no spans", where=str(path), fix="Profile at least one step, and let the export finish.")
-    columns, health = rows.columns()
+    return _table(path, rows, file, health)
+
+
+def _in_lists(path: Path) -> tuple[Rows, File, list[Health]] | None:
+    """A sound file, decoded list by list; None for any other."""
+    rows, lists = Rows(), Lists(blocks(path))
+    try:
+        for text in lists:
+            try:
+                rows.add(decode_events(text))
+            except Inexact:
+                rows.add(decode_events(text, exact=True))
+        file = decode_sound(lists.shell)
+    except (*NOT_SOUND, Uncut, Broken):
+        return None
+    return (rows, file, []) if file.events == [] else None
+
+
+def _as_a_whole(path: Path) -> tuple[Rows, File, list[Health]]:
+    """Any file: what can be read of it."""
+    data, whole = load(path)
+    file, loss = decode(data) if data.lstrip()[:1] in (b"{", b"[") else (File(), Loss())
+    if file.events is None:
+        shown = data[:24].decode("utf-8", "replace")
+        raise TraceError(f"not a trace: no list of events in it (it starts with {shown!r})", where=str(path), fix=FIX)
+    rows = Rows()
+    try:
+        rows.add(file.events)
+    except Inexact:
+        file = decode_exact(data)
+        rows = Rows()
+        rows.add(file.events or [])
+    return rows, file, _losses(loss, whole)
+
+
+def _table(path: Path, rows: Rows, file: File, health: list[Health]) -> Table:
+    columns, doubts = rows.columns()
     base = file.base_ns if isinstance(file.base_ns, int) and abs(file.base_ns) < 1 << 61 else 0
     columns["start"], columns["end"] = columns["start"] + base, columns["end"] + base
     rank, world, backend, groups = _distributed(file.distributed)
@@ -64,28 +80,9 @@ def _table(path: Path, data: bytes, whole: bool) -> Table:
         groups=groups,
         devices=_devices(file.devices),
         host=file.host if isinstance(file.host, str) else "",
-        health=(*_losses(loss, whole), *_unpaired(rows.unpaired), *health),
-        allocations=allocations(data, file.base_ns),
+        health=(*health, *doubts),
+        allocations=rows.allocations(base),
     )
-
-
-def _in_pieces(data: bytes) -> tuple[Rows, File, Loss] | None:
-    """A large sound file, decoded piece by piece; None for any other."""
-    found = cut(data)
-    if found is None:
-        return None
-    rows = Rows()
-    try:
-        file = decode_sound(found.shell)
-        for begin, end in found.pieces:
-            text = b"[" + data[begin:end] + b"]"
-            try:
-                rows.add(decode_events(text))
-            except Inexact:
-                rows.add(decode_events(text, exact=True))
-    except NOT_SOUND:
-        return None
-    return rows, file, Loss()
 
 
 # ---- what the file says about itself ----
@@ -128,7 +125,3 @@ def _losses(loss: Loss, whole: bool) -> list[Health]:
     if loss.mended:
         out.append(Health(what="mended", count=len(loss.mended), text=f"mended while reading: {', '.join(loss.mended)}"))
     return out
-
-
-def _unpaired(count: int) -> list[Health]:
-    return [Health(what="begin_end_events", count=count, text="begin/end pairs are not read, only whole spans")] if count else []

@@ -24,11 +24,11 @@ NO_RAW = Raw(b"")
 class Args(Struct, frozen=True, gc=False):
     """The arguments of an event that are used; every other one is skipped without being built."""
 
-    stream: Any = None
-    device: Any = None
-    correlation: Any = None
-    sequence: Any = field(default=None, name="Sequence number")
-    forward: Any = field(default=None, name="Fwd thread id")
+    stream: Any = -1
+    device: Any = -1
+    correlation: Any = -1
+    sequence: Any = field(default=-1, name="Sequence number")
+    forward: Any = field(default=-1, name="Fwd thread id")
     dims: Raw = field(default=NO_RAW, name="Input Dims")
     types: Raw = field(default=NO_RAW, name="Input type")
     collective: Any = field(default=None, name="Collective name")
@@ -42,7 +42,12 @@ class Args(Struct, frozen=True, gc=False):
     number: Any = field(default=None, name="Seq")
     from_rank: Any = field(default=None, name="Src Rank")
     to_rank: Any = field(default=None, name="Dst Rank")
-    bytes: Any = None
+    address: Any = field(default=-1, name="Addr")  # these six: of an instant named [memory]
+    given: Any = field(default=0, name="Bytes")
+    allocated: Any = field(default=-1, name="Total Allocated")
+    reserved: Any = field(default=-1, name="Total Reserved")
+    device_type: Any = field(default=1, name="Device Type")
+    device_id: Any = field(default=-1, name="Device Id")
 
 
 NO_ARGS = Args()

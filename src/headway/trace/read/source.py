@@ -1,8 +1,9 @@
-"""The bytes of a file: whole or as far as they can be unpacked."""
+"""The bytes of a file: block by block, or whole; as far as they can be unpacked."""
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -10,6 +11,12 @@ from headway.spec.errors import TraceError
 
 FIX = "Give a PyTorch profiler trace (.json or .json.gz), a folder of them, or a run folder."
 GZIP = b"\x1f\x8b"
+BLOCK_BYTES = 2 << 20
+_READ_BYTES = 1 << 20
+
+
+class Broken(Exception):
+    """A gzip file that ends early or is damaged."""
 
 
 def head(path: Path, size: int = 64) -> bytes:
@@ -24,6 +31,36 @@ def head(path: Path, size: int = 64) -> bytes:
         return zlib.decompressobj(31).decompress(data, size)
     except zlib.error:
         return b""
+
+
+def blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+    """The content of a file in blocks of at most `size` bytes, unpacked if it is gzip; no more of it is ever held.
+
+    Raises TraceError if it cannot be opened, Broken where a gzip file breaks.
+    """
+    with _opened(path) as file:
+        data = file.read(2)
+        if data != GZIP:
+            while data:
+                data += file.read(size - len(data))
+                yield data
+                data = file.read(2)
+            return
+        while data[:2] == GZIP:  # a member
+            unpacker = zlib.decompressobj(31)
+            while not unpacker.eof:
+                try:
+                    out = unpacker.decompress(data, size)
+                except zlib.error as error:
+                    raise Broken from error
+                data = unpacker.unconsumed_tail
+                if out:
+                    yield out
+                elif not data and not unpacker.eof:
+                    data = file.read(_READ_BYTES)
+                    if not data:
+                        raise Broken
+            data = unpacker.unused_data or file.read(_READ_BYTES)
 
 
 def load(path: Path) -> tuple[bytes, bool]:
