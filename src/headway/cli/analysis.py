@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.cli.options import JSON, Commands, console, print_json, whole
+from headway.cli.options import JSON, RUN, Commands, console, count, print_json, whole
 
 
 def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -42,7 +43,29 @@ def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
     return 0
 
 
+def attempt(args: argparse.Namespace, rest: Sequence[str]) -> int:
+    """Run a finding's patch as a paired A/B: what it gains against what was predicted."""
+    from headway.report.trial import print_trial
+    from headway.runtime import folder
+    from headway.spec.trial import SCHEMA
+    from headway.study import trial
+
+    run = folder.open_run(args.run)
+    tell = (lambda text: None) if args.json else (lambda text: print(text, file=sys.stderr))
+    found, _ = trial.attempt(run, args.finding, pairs=args.pairs, steps=args.steps, tell=tell)
+    if args.json:
+        return print_json({"schema": SCHEMA, **trial.to_json(found)})
+    print_trial(found, console())
+    return 0
+
+
 # ---- parts ----
+
+
+def _pairs(text: str) -> int:
+    if (number := count(text)) < 2:
+        raise argparse.ArgumentTypeError(f"an interval needs 2 pairs or more, got {number}")
+    return number
 
 
 def _watch(files: Sequence[Path]) -> Any:
@@ -83,6 +106,17 @@ COMMANDS: Commands = {
             ("--mesh", {"metavar": "AXES", "help": "axes of the ranks, outermost first, where traces do not name them: dp_shard=4,tp=2"}),
             ("--workers", {"type": whole, "default": 0, "metavar": "N", "help": "processes that read files (0: as many as pay off)"}),
             ("--engine", {"choices": ("local", "ray"), "default": "local", "help": "read on this machine, or on a Ray cluster"}),
+            JSON,
+        ],
+    ),
+    "try": (
+        attempt,
+        "headway try runs/digits --finding 1        (8 short runs, 2 minutes on 2 cores)",
+        [
+            RUN,
+            ("--finding", {"type": count, "default": 1, "metavar": "N", "help": "number in the list of headway explain (1)"}),
+            ("--pairs", {"type": _pairs, "default": 4, "metavar": "N", "help": "pairs of short runs, 2 or more (4)"}),
+            ("--steps", {"type": count, "metavar": "N", "help": "steps of a short run (default: what takes 8 s)"}),
             JSON,
         ],
     ),

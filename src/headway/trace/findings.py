@@ -136,7 +136,7 @@ def _finding(
         confidence=_confidence(cause, asked.bucket, ranks),
         evidence=evidence(answer, run, ranks, late)[:8],
         action=cause.action.format(**words),
-        patch=cause.patch(spec) if spec else None,
+        patch=cause.patch(spec, answer.gain_ns / run.base.step_ns) if spec else None,
     )
 
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-Patch = Callable[[Mapping[str, Any]], "dict[str, Any] | None"]
+Patch = Callable[[Mapping[str, Any], float], "dict[str, Any] | None"]  # settings, share of the step that the cause takes
 MOST_WORKERS: Final = 8
 _LOG_EVERY: Final = 10  # steps; a log line waits for the device
 
 
-def none(spec: Mapping[str, Any]) -> dict[str, Any] | None:
+def none(spec: Mapping[str, Any], share: float) -> dict[str, Any] | None:
     """No setting cures it."""
     return None
 
 
-def workers(spec: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Twice as many threads that decode ahead, 2 where there were none."""
+def workers(spec: Mapping[str, Any], share: float) -> dict[str, Any] | None:
+    """Twice as many threads that decode ahead, and at least as many as bring a batch in the time of a step without the wait."""
     now = _at(spec, "data.workers")
-    return {"data.workers": max(2, 2 * now)} if isinstance(now, int) and now < MOST_WORKERS else None
+    if not isinstance(now, int) or now >= MOST_WORKERS:
+        return None
+    enough = math.ceil(share / max(1 - share, 1 / MOST_WORKERS) - 1e-9)
+    return {"data.workers": min(MOST_WORKERS, max(2, 2 * now, enough))}
 
 
-def checkpoint(spec: Mapping[str, Any]) -> dict[str, Any] | None:
+def checkpoint(spec: Mapping[str, Any], share: float) -> dict[str, Any] | None:
     """Save beside the training; where that is done already, half as often."""
     if _at(spec, "checkpoint.blocking") is True:
         return {"checkpoint.blocking": False}
@@ -29,13 +33,13 @@ def checkpoint(spec: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"checkpoint.every": 2 * every} if isinstance(every, int) and every > 0 else None
 
 
-def log_less(spec: Mapping[str, Any]) -> dict[str, Any] | None:
+def log_less(spec: Mapping[str, Any], share: float) -> dict[str, Any] | None:
     """A log line is where the host waits for the device: not in every step."""
     every = _at(spec, "observe.log_every")
     return {"observe.log_every": _LOG_EVERY} if isinstance(every, int) and every < _LOG_EVERY else None
 
 
-def larger(spec: Mapping[str, Any]) -> dict[str, Any] | None:
+def larger(spec: Mapping[str, Any], share: float) -> dict[str, Any] | None:
     """Fewer and larger launches for the same global batch; and no hash of every step's draws."""
     out: dict[str, Any] = {}
     accumulate = _at(spec, "accumulate")
@@ -46,7 +50,7 @@ def larger(spec: Mapping[str, Any]) -> dict[str, Any] | None:
     return out or None
 
 
-def keep_gathered(spec: Mapping[str, Any]) -> dict[str, Any] | None:
+def keep_gathered(spec: Mapping[str, Any], share: float) -> dict[str, Any] | None:
     """Keep gathered parameters for the backward: one all-gather less, for the memory of the parameters."""
     sharded = _at(spec, "mesh.dp_shard")
     return {"mesh.reshard": False} if isinstance(sharded, int) and sharded > 1 and _at(spec, "mesh.reshard") is True else None
