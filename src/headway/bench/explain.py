@@ -30,13 +30,13 @@ from headway.stats.paired import Paired, children_cpu_ns, run_paired
 SCHEMA = "headway.explain_speed/1"
 MOST_CPU_S, MOST_RATIO = 0.85, 1 / 3  # what is promised
 
-_PEER = """
+PEER = """
 import sys
 from hta.trace_analysis import TraceAnalysis
 analysis = TraceAnalysis(trace_files={0: sys.argv[1]}, trace_dir=sys.argv[2])
 print(analysis.get_temporal_breakdown(visualize=False))
 """
-_PEER_VERSION = "from importlib.metadata import version as v; print(v('HolisticTraceAnalysis'), v('pandas'), v('numpy'))"
+PEER_VERSION = "from importlib.metadata import version as v; print(v('HolisticTraceAnalysis'), v('pandas'), v('numpy'))"
 
 
 def process(argv: Sequence[str]) -> Callable[[], None]:
@@ -57,9 +57,9 @@ def measure(trace: Path, peer_python: str, repeats: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copy(trace, folder))  # the peer wants a folder to itself
         ours = process([sys.executable, "-m", "headway", "explain", str(copy)])
-        peer = process([peer_python, "-c", _PEER, str(copy), folder])
+        peer = process([peer_python, "-c", PEER, str(copy), folder])
         paired = run_paired(peer, ours, repeats=repeats, clock=children_cpu_ns)
-    version = subprocess.run([peer_python, "-c", _PEER_VERSION], capture_output=True, text=True, check=True).stdout.split()
+    version = subprocess.run([peer_python, "-c", PEER_VERSION], capture_output=True, text=True, check=True).stdout.split()
     return {
         "schema": SCHEMA,
         "trace": trace.name,

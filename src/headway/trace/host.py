@@ -98,7 +98,7 @@ def step_rows(table: Table) -> Ints:
 def _phases(table: Table, training: int) -> dict[int, Steps]:
     """Marks of ours where the trace has any, else what others write; under those, operators that autograd recorded are forward."""
     own = table.coded(marks.own_phase)
-    on_host = np.isin(table.kind, HOST)
+    on_host = table.of(*HOST)
     if (on_host & (own >= 0)).any():
         return _by_track(table, np.flatnonzero(on_host & (own >= 0)), own)
     code = table.coded(marks.foreign_phase)
@@ -135,7 +135,7 @@ def _modules(table: Table) -> tuple[tuple[str, ...], dict[int, Steps]]:
         return (), {}
     code_of = {p: i for i, p in enumerate(names)}
     code = np.array([code_of.get(p, -1) for p in paths], np.int64)[table.name]
-    host = np.isin(table.kind, HOST)
+    host = table.of(*HOST)
     forward = _by_track(table, np.flatnonzero(host & (code >= 0)), code)
     nodes = np.flatnonzero(host & table.named(marks.is_backward) & (table.sequence >= 0) & (code < 0))
     if len(nodes):
@@ -164,9 +164,10 @@ def _causes(table: Table, training: int) -> dict[int, Steps]:
         code = np.where(table.named(lambda n: marks.READS_DEVICE.match(n)), marks.CAUSE_CODE["sync"], code)
     order = {marks.CAUSE_CODE[name]: i for i, name in enumerate(_CAUSE_ORDER)}
     level = np.array([order.get(i, len(order)) for i in range(len(marks.CAUSE_CODE))], np.int64)[code]
-    rows = np.flatnonzero(np.isin(table.kind, HOST) & (code >= 0))
+    rows = np.flatnonzero(table.of(*HOST) & (code >= 0))
     waits = table.rows(Kind.SYNC)
-    waits = waits[(code[waits] >= 0) & ~np.isin(table.correlation[waits], table.correlation[table.rows(Kind.RUNTIME)])]
+    if len(waits):
+        waits = waits[(code[waits] >= 0) & ~np.isin(table.correlation[waits], table.correlation[table.rows(Kind.RUNTIME)])]
     threads = set(distinct(table.track[rows]).tolist())
     if len(waits):
         threads |= {training} | set(distinct(table.track[table.rows(Kind.RUNTIME)]).tolist())
@@ -188,4 +189,4 @@ def comm_axes(table: Table) -> tuple[tuple[str, ...], dict[int, Steps]]:
     """Names of axes from marks of ours (headway::comm::AXIS), and which one is open on each thread."""
     names = tuple(sorted({marks.axis(n) for n in table.names if n.startswith(COMM_PREFIX)}))
     code = table.coded(lambda n: names.index(marks.axis(n)) if n.startswith(COMM_PREFIX) else -1)
-    return names, _by_track(table, np.flatnonzero(np.isin(table.kind, HOST) & (code >= 0)), code)
+    return names, _by_track(table, np.flatnonzero(table.of(*HOST) & (code >= 0)), code)

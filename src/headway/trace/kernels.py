@@ -9,6 +9,7 @@ import numpy as np
 from headway.spec.breakdown import COMPUTE_CLASSES
 from headway.spec.kernel import KernelUse
 from headway.trace.floor.floors import Floors
+from headway.trace.sweep import classes
 from headway.trace.windows import Windows
 from headway.trace.work import COMM, D2H, H2D, Work
 
@@ -19,14 +20,13 @@ def kernels(work: Work, windows: Windows, floors: Floors) -> tuple[KernelUse, ..
     if not len(inside):
         return ()
     length = (work.end - work.start)[inside]
-    key = np.stack((work.name[inside], _kind(work)[inside]))
-    pairs, code = np.unique(key, axis=1, return_inverse=True)
-    order = np.lexsort((length, code.reshape(-1)))
-    bounds = np.searchsorted(code.reshape(-1)[order], np.arange(pairs.shape[1] + 1))
+    pairs, code = classes(work.name[inside], _kind(work)[inside])
+    order = np.lexsort((length, code))
+    bounds = np.searchsorted(code[order], np.arange(len(pairs) + 1))
     share = floors.share[inside][order]
     length = length[order]
     out = []
-    for i, (name, kind) in enumerate(pairs.T.tolist()):
+    for i, (name, kind) in enumerate(pairs.tolist()):
         mine = slice(bounds[i], bounds[i + 1])
         ns, part = length[mine], share[mine]
         known = ~np.isnan(part)

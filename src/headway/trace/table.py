@@ -106,9 +106,15 @@ class Table:
     def __len__(self) -> int:
         return len(self.start)
 
+    def of(self, *kinds: Kind) -> NDArray[np.bool_]:
+        """For each row, whether it is of one of these kinds."""
+        wanted = np.zeros(len(Kind), bool)
+        wanted[list(kinds)] = True
+        return wanted[self.kind]
+
     def rows(self, *kinds: Kind) -> Ints:
         """Rows of these kinds, in order of start."""
-        return np.flatnonzero(np.isin(self.kind, [int(k) for k in kinds]))
+        return np.flatnonzero(self.of(*kinds))
 
     def named(self, test: Any) -> NDArray[np.bool_]:
         """For each row, whether its name passes `test` (called once a name)."""

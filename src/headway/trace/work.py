@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headway.trace import classify, marks
 from headway.trace.host import Host, training_track
 from headway.trace.ranks.groups import Comm, describe
-from headway.trace.sweep import Ints, depth, distinct, inside, union
+from headway.trace.sweep import Ints, classes, depth, distinct, inside, union
 from headway.trace.table import DEVICE_WORK, Kind, Table
 
 NUM_CLASSES = len(classify.LEVEL)
@@ -155,8 +155,8 @@ def _cpu(table: Table, host: Host) -> Work:
 
 def _names(table: Table, rows: Ints) -> tuple[Ints, tuple[str, ...]]:
     """Codes of the names of these rows, and those names alone."""
-    codes, name = np.unique(table.name[rows], return_inverse=True)
-    return name.reshape(-1), tuple(table.names[i] for i in codes.tolist())
+    codes, name = classes(table.name[rows])
+    return name, tuple(table.names[i] for i in codes[:, 0].tolist())
 
 
 def _issues(name: str) -> bool:

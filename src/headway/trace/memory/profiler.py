@@ -7,7 +7,7 @@ import numpy as np
 from headway.spec.event import PHASES
 from headway.trace.host import Host
 from headway.trace.memory.history import Action, Allocations, History, Site
-from headway.trace.sweep import Ints, distinct, innermost
+from headway.trace.sweep import Ints, classes, distinct, innermost
 from headway.trace.table import DEVICE_WORK, Kind, Table
 
 _ROOM = frozenset(
@@ -30,7 +30,7 @@ def histories(found: Allocations, table: Table, host: Host) -> tuple[History, ..
     out = []
     for device in chosen:
         rows = np.flatnonzero(found.device == device)
-        keys, site = np.unique(np.stack((phase[rows], module[rows], operator[rows])), axis=1, return_inverse=True)
+        keys, site = classes(phase[rows], module[rows], operator[rows])
         address, given = found.address[rows], found.size[rows] > 0
         action = np.where(given, Action.ALLOC, Action.FREE_COMPLETED)
         out.append(
@@ -41,8 +41,8 @@ def histories(found: Allocations, table: Table, host: Host) -> tuple[History, ..
                 action=np.where(address > 0, action, Action.OTHER).astype(np.int64),
                 address=address,
                 size=np.abs(found.size[rows]),
-                site=site.reshape(-1).astype(np.int64),
-                sites=tuple(_site(table, host, *key) for key in keys.T.tolist()),
+                site=site,
+                sites=tuple(_site(table, host, *key) for key in keys.tolist()),
                 reserved=np.maximum(found.reserved[rows], 0),
                 allocated=found.allocated[rows],
                 layout=False,

@@ -64,8 +64,13 @@ def describe(
     sharded = (_looked_up(_fsdp(table), track[mine], launched[mine]) >= 0).tolist()
     found: dict[tuple[Collective, int, bool], int] = {}
     codes = []
-    for i, (row, by) in enumerate(zip(rows[mine].tolist(), issuer.tolist(), strict=True)):
-        said = _said(table, row, by)
+    heard: dict[tuple[Collective | None, Collective | None, int, int, int], Collective] = {}  # most rows say what others have said
+    told = table.collectives.get
+    for i, (row, by, kind, name, theirs) in enumerate(
+        zip(*(c.tolist() for c in (rows[mine], issuer, table.kind[rows[mine]], table.name[rows[mine]], table.name[issuer])), strict=True)
+    ):
+        key = (told(row), told(by), kind, name, theirs if by >= 0 else -1)
+        said = heard.get(key) or heard.setdefault(key, _said(table, row, by))
         if said.number is not None:
             number[mine[i]] = said.number
             said = replace(said, number=None)
@@ -100,7 +105,7 @@ def _said(table: Table, row: int, issuer: int) -> Collective:
 def _issuers(table: Table, track: Ints, time: Ints) -> Ints:
     """The innermost host row about a collective that is open where each was launched; -1 if there is none."""
     about = np.flatnonzero(
-        np.isin(table.kind, HOST) & table.named(lambda n: n == "record_param_comms" or n.startswith(("nccl:", "xccl:", "hccl:", "c10d::")))
+        table.of(*HOST) & table.named(lambda n: n == "record_param_comms" or n.startswith(("nccl:", "xccl:", "hccl:", "c10d::")))
     )
     told = [r for r in about.tolist() if table.collectives.get(r) is None or table.collectives[r].name != "wait"]
     rows = np.array(told, np.int64)
@@ -116,7 +121,7 @@ def _issuers(table: Table, track: Ints, time: Ints) -> Ints:
 
 
 def _fsdp(table: Table) -> dict[int, Steps]:
-    rows = np.flatnonzero(np.isin(table.kind, HOST) & table.named(lambda n: n.startswith("FSDP::")))
+    rows = np.flatnonzero(table.of(*HOST) & table.named(lambda n: n.startswith("FSDP::")))
     tracks = table.track[rows]
     return {int(t): innermost(table.start[r], table.end[r], r) for t in distinct(tracks) for r in (rows[tracks == t],)}
 

@@ -25,8 +25,8 @@ class Instants:
         self._tracks = Codes()
 
     def add(self, events: list[Event]) -> None:
-        """Take those of `events` that give or take bytes. Raises Inexact, and then has taken none."""
-        events = [e for e in events if e.ph == "i" and e.name == NAME]
+        """Take those of `events` (instants) that give or take bytes. Raises Inexact, and then has taken none."""
+        events = [e for e in events if e.name == NAME]
         time, usable = nanoseconds([e.ts for e in events])
         size = whole([e.args.given for e in events], least=None)
         keep = np.flatnonzero(usable & (size != 0))

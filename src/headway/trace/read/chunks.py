@@ -40,18 +40,19 @@ class Lists:
             if block is None or len(text) > _REACH:
                 raise Uncut
             text += block
-        head, text = text[: begin.end()], text[begin.end() :]
+        head, rest = text[: begin.end()], text[begin.end() :]
         for block in self._blocks:
-            border = _last_border(text)
-            if border > 0:
-                yield b"[" + text[:border] + b"]"
-                text = text[border + 1 :]
-            text += block
-        end = _end(text)
+            border = _last_border(block)
+            if border < 0:
+                rest += block
+                continue
+            yield b"".join((b"[", rest, block[:border], b"]"))
+            rest = block[border + 1 :]
+        end = _end(rest)
         if end is None:
             raise Uncut
-        yield b"[" + text[:end] + b"]"
-        self.shell = head + text[end:]
+        yield b"[" + rest[:end] + b"]"
+        self.shell = head + rest[end:]
 
 
 def _last_border(text: bytes) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from operator import attrgetter
+from itertools import compress, repeat
+from operator import attrgetter, contains, eq, is_not
 from typing import Any, Final
 
 import numpy as np
@@ -36,6 +37,7 @@ _KINDS: Final = {
 }
 _DRAWN: Final = {"trace", "overhead", "cuda_profiler_range", "cuda_event", "mtia_insight", "gpu_pm_counter"}  # known, and no span of work
 _PLACED: Final = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET, Kind.SYNC, Kind.DEVICE_MARK)
+_IS_PLACED: Final = np.isin(np.arange(len(Kind)), _PLACED)  # of each kind
 _ISSUES: Final = ("c10d::", "gloo:", "_c10d_functional::", "nccl:", "xccl:", "hccl:")  # names of collectives on the host
 _ARGS: Final = {key: attrgetter(key) for key in ("device", "stream", "correlation", "sequence", "forward")}
 _PH, _TS, _DUR, _CAT, _NAME, _ARGUMENTS = (attrgetter(key) for key in ("ph", "ts", "dur", "cat", "name", "args"))
@@ -55,18 +57,20 @@ class Rows:
         self._kinds: list[Kind] = []  # of each category
         self._issues: list[bool] = []  # of each name
         self._collectives: dict[int, Collective] = {}
+        self._different: dict[Collective, Collective] = {}
         self._instants = Instants()
 
     def add(self, events: list[Event]) -> None:
         """Take the spans and the memory events among `events`. Raises Inexact, and then has taken none."""
         phases = list(map(_PH, events))
-        pairs = "B" in phases
-        spans = [e for e, ph in zip(events, phases, strict=True) if ph == "X" or (pairs and ph == "B")]
+        kinds = set(phases)
+        spans = _only(events, phases, ("X", "B") if "B" in kinds else "X")
         start, usable = nanoseconds(list(map(_TS, spans)))
-        length, known = nanoseconds([0 if d is None else d for d in map(_DUR, spans)])
-        ends = [i for i, ph in enumerate(phases) if ph == "E"] if "E" in phases else []
+        durations = list(map(_DUR, spans))
+        length, known = nanoseconds([0 if d is None else d for d in durations] if durations.count(None) else durations)
+        ends = [i for i, ph in enumerate(phases) if ph == "E"] if "E" in kinds else []
         closed, sure = nanoseconds([events[i].ts for i in ends])
-        self._instants.add(events if "i" in phases else [])
+        self._instants.add(_only(events, phases, "i") if "i" in kinds else [])
         if ends:
             rows = np.flatnonzero(sure)
             track = coded([(events[i].pid, events[i].tid) for i in ends], self._tracks)
@@ -74,23 +78,27 @@ class Rows:
         args = list(map(_ARGUMENTS, spans))
         category = coded(list(map(_CAT, spans)), self._categories)
         self._kinds += [_KINDS.get(str(c).lower(), Kind.OTHER) for c in list(self._categories)[len(self._kinds) :]]
-        kind = np.array(self._kinds, np.int8)[category] if len(spans) else np.zeros(0, np.int8)
+        kind = np.array([*self._kinds, 0], np.int8)[category]
         name = coded(list(map(_NAME, spans)), self._names)
         self._issues += [n is not None and n.startswith(_ISSUES) for n in list(self._names)[len(self._issues) :]]
         columns: dict[str, NDArray[Any]] = {key: whole(list(map(get, args))) for key, get in _ARGS.items()}
-        bare = np.flatnonzero(np.isin(kind, _PLACED) & (columns["device"] < 0))
+        bare = np.flatnonzero(_IS_PLACED[kind] & (columns["device"] < 0))
         columns["device"][bare] = [_device(spans[i].pid) for i in bare.tolist()]
-        opens = np.array([ph == "B" for ph in phases if ph in ("X", "B")], bool) if pairs else np.zeros(len(spans), bool)
-        place = np.array([i for i, ph in enumerate(phases) if ph in ("X", "B")] if pairs else np.zeros(len(spans)), np.int64)
+        opens, place = np.zeros(len(spans), bool), np.zeros(len(spans), np.int64)
+        if "B" in kinds:
+            opens[:] = [e.ph == "B" for e in spans]
+            place[:] = [self._place + i for i, ph in enumerate(phases) if ph in ("X", "B")]
         columns |= {
             "start": start, "length": length, "usable": usable & known, "category": category, "kind": kind, "name": name,
             "track": coded(list(map(_TRACK, spans)), self._tracks), "shape": self._shape(args),
-            "opens": opens, "place": place + self._place,
+            "opens": opens, "place": place,
         }  # fmt: skip
-        issued = np.array(self._issues, bool)[name] if len(spans) else np.zeros(0, bool)
-        told = [i for i, c in enumerate(map(_COLLECTIVE, args)) if c is not None]
+        issued = np.array([*self._issues, False], bool)[name]
+        collectives = list(map(_COLLECTIVE, args))
+        told = [i for i, c in enumerate(collectives) if c is not None] if collectives.count(None) < len(args) else []
         for i in sorted({*told, *np.flatnonzero(issued).tolist()}):
-            self._collectives[self.count + i] = said(spans[i])
+            found = said(spans[i])
+            self._collectives[self.count + i] = self._different.setdefault(found, found)
         for key, column in columns.items():
             self._parts.setdefault(key, []).append(column)
         self.count += len(spans)
@@ -99,7 +107,7 @@ class Rows:
     def _shape(self, args: list[Any]) -> Ints:
         """Code of the recorded shapes of each span; -1 for none."""
         code = np.full(len(args), -1, np.int64)
-        rows = [i for i, dims in enumerate(map(_DIMS, args)) if dims is not NO_RAW]
+        rows = list(compress(range(len(args)), map(is_not, map(_DIMS, args), repeat(NO_RAW))))
         code[rows] = coded([(bytes(args[i].dims), bytes(args[i].types)) for i in rows], self._shapes)
         return code
 
@@ -132,7 +140,7 @@ class Rows:
         marked = np.array([is_mark(str(n)) for n in self._names], bool)[out["name"]]
         out["kind"] = np.where((kind == Kind.OPERATOR) & marked, Kind.MARK, kind).astype(np.int8)
         out["shape"] = np.where(out["kind"] == Kind.OPERATOR, out["shape"], -1)
-        out["device"] = np.where(np.isin(kind, _PLACED), out["device"], -1)
+        out["device"] = np.where(_IS_PLACED[kind], out["device"], -1)
         out["names"] = tuple(map(str, self._names))
         tracks = Codes()
         out["track"] = coded([(str(pid), str(tid)) for pid, tid in self._tracks], tracks)[out["track"]]
@@ -163,6 +171,13 @@ class Rows:
         rows = {str(c): int(n) for c, n, odd in zip(self._categories, counts, unknown, strict=True) if odd}
         text = f"spans of unknown categories are left out: {', '.join(sorted(rows))}"
         return [Health(what="unknown_category", count=sum(rows.values()), text=text)] if rows else []
+
+
+def _only(events: list[Event], phases: list[Any], wanted: str | tuple[str, ...]) -> list[Event]:
+    """The events whose phase is `wanted`, or one of them."""
+    if isinstance(wanted, str):
+        return list(compress(events, map(eq, phases, repeat(wanted))))
+    return list(compress(events, map(contains, repeat(wanted), phases)))
 
 
 def _shape(dims: bytes, types: bytes) -> Shape:
