@@ -168,13 +168,16 @@ def _line(part: Partition, i: int, members: Sequence[int], colours: Sequence[str
     colour = HEAD_COLOURS.get(row.name, OTHER) if is_head else colours[members[0]]
     share = 100 * row.total_ns / part.wall_ns if part.wall_ns > 0 else 0.0
     swatch = tag("i", class_="swatch", style=f"background:{colour}")
-    return tag(
-        "tr",
-        tag("td", tag("div", swatch, tag("span", breakable(row.label), class_=None if is_head else "name"), class_="label")),
+    cells = [
         tag("td", fmt.milliseconds(part.mean_ns(row), decimals), class_="num", title=_title(row.total_ns, part)),
         tag("td", fmt.share(row.total_ns, part.wall_ns), class_="num"),
         *_rank_cells(row.rank_ns, decimals),
-        tag("td", tag("i", style=f"width:{share:.2f}%;background:{colour}"), class_="bar"),
+    ]
+    return tag(
+        "tr",
+        tag("td", tag("div", swatch, tag("span", breakable(row.label), class_=None if is_head else "name"), class_="label")),
+        *([tag("td", "not shown", class_="num soft", colspan=str(2 + len(_rank_cells(row.rank_ns, decimals))))] if row.withheld else cells),
+        tag("td", None if row.withheld else tag("i", style=f"width:{share:.2f}%;background:{colour}"), class_="bar"),
         id=f"{part.kind}-{i}",
         class_="head" if is_head else "part" if row.depth else None,
         data_k=" ".join(map(str, members)),

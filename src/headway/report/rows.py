@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from headway.spec.breakdown import Breakdown, Health, RankBreakdown, StepBreakdown, add
 from headway.spec.event import PHASES
+from headway.spec.health import withheld
 
 Kind = Literal["buckets", "phases", "modules"]
 KINDS: Final[tuple[Kind, ...]] = ("buckets", "phases", "modules")
@@ -29,6 +30,7 @@ class Row:
     depth: int
     total_ns: int  # over all steps of all devices
     rank_ns: tuple[float, ...]  # mean per step of each device
+    withheld: bool = False  # a doubt forbids to show it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +106,8 @@ def partition(breakdown: Breakdown, kind: Kind, *, limit: int | None = None) -> 
             rows.append(_row(head, head, 0, [m for n in members for m in folded[n]], devices, tables))
         depth = 1 if kind == "buckets" else 0
         rows += [_row(n, _label(kind, n), depth, folded[n], devices, tables) for n in members if members != [head]]
+    if kind == "buckets":
+        rows = [replace(row, withheld=withheld(breakdown.health, row.name) is not None) for row in rows]
     return Partition(
         kind=kind,
         rows=tuple(rows),
@@ -198,7 +202,9 @@ def _health(item: Health) -> str:
     times = f" ({item.count:,})" if item.count != 1 else ""
     affects = f"; affects {item.affects}" if item.affects else ""
     text = item.text or item.what.replace("_", " ")
-    return f"{where}{text.rstrip('.')}{times}{affects}"
+    names = sorted({f"{head_of(w)}.*" if len(item.withholds) > SAME_HEALTH else w.replace("_", " ") for w in item.withholds})
+    hides = f"; not shown: {', '.join(names)}" if names else ""
+    return f"{where}{text.rstrip('.')}{times}{affects}{hides}"
 
 
 def _collective(name: str, axis: str, entries: list[Mapping[str, Any]], num_steps: int) -> Collective:

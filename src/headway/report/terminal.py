@@ -99,17 +99,18 @@ def _table(sheet: Sheet, part: Partition, title: str) -> None:
         bar_width = 0
     decimals = fmt.places(max([part.mean_wall_ns, *part.rank_wall_ns]))
 
-    def line(name: str, mean_ns: float, ranks: Sequence[float], style: str, bar: bool = True) -> None:
+    def line(name: str, mean_ns: float, ranks: Sequence[float], style: str, bar: bool = True, withheld: bool = False) -> None:
         cells = [f"{fmt.milliseconds(mean_ns, decimals):>{_NUMBER}}", f"{fmt.share(mean_ns, part.mean_wall_ns):>{_SHARE}}"]
         cells += [f"{fmt.milliseconds(ns, decimals):>{_NUMBER}}" for ns in ranks]
-        drawn = _bar(mean_ns, part.mean_wall_ns, bar_width, sheet.fancy) if bar and bar_width else ""
+        drawn = _bar(mean_ns, part.mean_wall_ns, bar_width, sheet.fancy) if bar and bar_width and not withheld else ""
+        cells = [f"{'-':>{_NUMBER}}", f"{'-':>{_SHARE}}", *(f"{'-':>{_NUMBER}}" for _ in ranks), "  not shown"] if withheld else cells
         sheet.line(f"{_cut(name, name_width, sheet.fancy):<{name_width}}{''.join(cells)}  {drawn}".rstrip(), style)
 
     sheet.line()
     sheet.line(title, "bold")
     sheet.line(f"{'':<{name_width}}{'ms':>{_NUMBER}}{'share':>{_SHARE}}" + "".join(f"{h:>{_NUMBER}}" for h in heads), "dim")
     for i, (row, name) in enumerate(zip(part.rows, names, strict=True)):
-        line(name, part.mean_ns(row), [c[i] for c in columns], _style(part, row))
+        line(name, part.mean_ns(row), [c[i] for c in columns], _style(part, row), withheld=row.withheld)
     line("total", part.mean_wall_ns, [c[-1] for c in columns], "bold", bar=False)
 
 

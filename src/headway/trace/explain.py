@@ -37,6 +37,7 @@ from headway.trace.replay.path import critical_path
 from headway.trace.replay.run import replay
 from headway.trace.summary import summarise
 from headway.trace.timeline import Timeline, timeline
+from headway.trace.withhold import supported, trusted
 
 _RANK = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
 
@@ -109,18 +110,19 @@ def account(
     world = _world(files, given)
     notes += [*given.events.health, *meeting.health, *least.health, *_missing(rows, world)]
     summary = summarise(rows, world)
+    notes += doubts.of_steps(summary)
     breakdown = Breakdown(
         ranks=tuple(rows),
-        health=(*notes, *doubts.of_steps(summary)),
+        health=tuple(notes),
         summary={
-            **summary,
+            **trusted(summary, notes),
             "samples_s": _rate(summary, given),
             "ceilings": of_ceilings(least),
             "lateness": late(seats, [p.host for _, _, p in placed], meeting),
             "collectives": collectives(seats, meeting),
             "critical_path": critical_path(run) if run else None,
         },
-        findings=findings(rows, lateness(meeting, seats), run, given.spec),
+        findings=supported(findings(rows, lateness(meeting, seats), run, given.spec), notes),
         cliffs=cliffs(given.events),
         stragglers=stragglers(seats, measured, meeting),
         memory=memory,

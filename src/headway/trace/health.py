@@ -1,7 +1,8 @@
 """What makes a number of a trace doubtful, said before the numbers; durations that cannot be are refused.
 
-A stream runs one thing at a time. A span that covers two or more later spans of its stream, or that is longer than everything else in
-the file, is a counter that overflowed: its end is unknown, so it counts up to the next span of its stream and no further.
+A stream runs one thing at a time. A span that covers two or more later spans of its stream, that is longer than everything else in the
+file, or that runs into the next one after many times the median of its name, is a counter that overflowed: its end is unknown, so it
+counts up to the next span of its stream and no further. Ends of device spans make no bound but by a median: a wrong one cannot raise it.
 """
 
 from __future__ import annotations
@@ -11,40 +12,71 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from headway.spec.breakdown import Health
+from headway.spec.breakdown import IDLE_CAUSES, Health
 from headway.trace.host import step_rows
+from headway.trace.recorded import of_graphs, of_launches
 from headway.trace.sweep import Ints
 from headway.trace.table import DEVICE_WORK, HOST, Kind, Table
 from headway.trace.work import Work
 
 SLOWED = 1.25  # profiled steps over the median step of the run, from which it is said
 _COVERS = 2  # later spans of its stream that an impossible span covers
+_TIMES, _LEAST_NS, _FEWEST = 50, 1_000_000, 3  # times the median of its name, if it is longer than this and the name has as many spans
+_MOST_UNLINKED, _MOST_EARLY = 0.5, 0.1  # shares from which causes of idle time, read off launches, are withheld
+_MOST_REFUSED = 0.01  # of the time of a device that impossible spans may stand for before its busy time is withheld
 
 
 def refuse_impossible(table: Table) -> Table:
     """`table` with impossible device spans cut short, and a line of health for them."""
     rows = table.rows(*DEVICE_WORK)
+    if not len(rows):
+        return table
+    extent = _extent(table, rows)
+    longest = 2 * extent + 1_000_000 if len(table.rows(*HOST)) else int(np.iinfo(np.int64).max)
+    length = table.end - table.start
+    usual = _usual(table, rows)
     end = table.end.copy()
-    wrong = 0
-    host = table.rows(*HOST)
+    wrong = refused = 0
     for mine in _streams(table, rows):
         start, stop = table.start[mine], table.end[mine]
         later = np.searchsorted(start, stop, side="left") - np.arange(len(mine)) - 1
-        bad = later >= _COVERS
-        bad[:-1] &= stop[:-1] > start[1:]
-        if len(host):
-            first, last = table.start[host].min(), table.end[host].max()
-            bad |= stop - start > 2 * (max(last, start.max()) - min(first, start.min())) + 1_000_000
+        overlaps = np.append(stop[:-1] > start[1:], False)
+        odd = overlaps & (length[mine] > _LEAST_NS) & (length[mine] > _TIMES * usual[mine])
+        bad = (length[mine] > longest) | (overlaps & (later >= _COVERS)) | odd
         following = np.append(start[1:], start[-1:])
         cut = bad & (following < stop)
         end[mine[cut]] = following[cut]
         wrong += int(cut.sum())
+        refused += int((following - start)[cut].sum())
     if not wrong:
         return table
     text = "durations that cannot be (they run over later work of the same stream) are refused; such work counts up to the next span"
-    note = Health(what="impossible_duration", count=wrong, affects="compute and idle of its step", text=text)
+    much = refused > _MOST_REFUSED * extent
+    withholds = ("busy_share",) if much else ()
+    note = Health(what="impossible_duration", count=wrong, affects="compute and idle of its step", text=text, withholds=withholds)
     return replace(table, end=end, health=(*table.health, note))
+
+
+def _extent(table: Table, rows: Ints) -> int:
+    """From the first to the last of what is known without the ends of device spans."""
+    host = table.rows(*HOST)
+    moments = np.concatenate((table.start[host], table.end[host], table.start[rows]))
+    return int(moments.max() - moments.min())
+
+
+def _usual(table: Table, rows: Ints) -> NDArray[np.float64]:
+    """For each row of the table, the median length of the device spans of its name; infinite where there are few."""
+    out = np.full(len(table), np.inf)
+    length, name = (table.end - table.start)[rows], table.name[rows]
+    order = np.lexsort((length, name))
+    first = np.flatnonzero(np.append(True, np.diff(name[order]) != 0))
+    count = np.diff(np.append(first, len(order)))
+    middle = length[order][first + (count - 1) // 2].astype(float)
+    middle[count < _FEWEST] = np.inf
+    out[rows[order]] = np.repeat(middle, count)
+    return out
 
 
 def _streams(table: Table, rows: Ints) -> list[Ints]:
@@ -68,10 +100,8 @@ def of_table(table: Table) -> list[Health]:
     if not len(device) and len(table.rows(Kind.RUNTIME)):
         text = "calls to an accelerator but no work of it recorded; operators of the host are shown as if they were the device"
         out.append(Health(what="no_device_rows", count=1, affects="buckets", text=text))
-    graphs = int(table.named(lambda n: n in ("cudaGraphLaunch", "hipGraphLaunch"))[table.rows(Kind.RUNTIME)].sum())
-    if graphs:
-        text = "graphs are launched as a whole: their kernels share one launch, and a profiler may not record all of them"
-        out.append(Health(what="graph_launches", count=graphs, affects="launches, idle time", text=text))
+    out += of_launches(table)
+    out += of_graphs(table)
     overlap = sum(_overlaps(table, mine) for mine in _streams(table, device))
     if overlap:
         text = "work overlaps earlier work of its own stream; time is counted once"
@@ -87,14 +117,19 @@ def _overlaps(table: Table, mine: Ints) -> int:
 def of_work(work: Work) -> list[Health]:
     """What is doubtful about the launches of one device."""
     out = []
+    causes = tuple(f"idle.{c}" for c in IDLE_CAUSES)
     unlinked = int((~work.linked).sum())
     if unlinked:
+        much = unlinked > _MOST_UNLINKED * len(work)
         text = f"spans of {work.device} without a known launch, of {len(work):,}; they count in the window they start in"
-        out.append(Health(what="unlinked", count=unlinked, affects="windows, idle causes, phases", text=text))
+        note = Health(what="unlinked", count=unlinked, affects="windows, idle causes, phases", text=text, withholds=causes if much else ())
+        out.append(note)
     early = int((work.linked & (work.start < work.launched)).sum())
     if early:
+        much = early > _MOST_EARLY * max(int(work.linked.sum()), 1)
         text = f"spans of {work.device} start before their launch call: host and device clocks differ"
-        out.append(Health(what="before_launch", count=early, affects="idle causes", text=text))
+        note = Health(what="before_launch", count=early, affects="idle causes", text=text, withholds=("idle.launch",) if much else ())
+        out.append(note)
     return out
 
 

@@ -45,7 +45,7 @@ def _is_snapshot(path: Path, first: bytes) -> bool:
 
 READERS = (
     Reader("memory snapshot", _is_snapshot, "snapshot:read"),
-    Reader("Kineto", lambda path, first: True, "kineto:read"),
+    Reader("Kineto", lambda path, first: True, "kineto:reading"),
 )  # in order; the last takes what no other knows and says what is wrong
 
 

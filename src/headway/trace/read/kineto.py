@@ -12,12 +12,19 @@ from typing import Any
 from headway.spec.breakdown import Health
 from headway.spec.errors import TraceError
 from headway.trace.read.chunks import Lists, Uncut
+from headway.trace.read.file import Reading
 from headway.trace.read.kineto_json import NOT_SOUND, File, Inexact, Loss, decode, decode_events, decode_exact, decode_sound
+from headway.trace.read.processes import split
 from headway.trace.read.rows import Rows
 from headway.trace.read.source import FIX, Broken, blocks, load
 from headway.trace.table import Group, Table
 
 _MOST_RANKS = 1 << 20  # beyond it a number is damage, not a rank
+
+
+def reading(path: Path) -> Reading:
+    """The processes in `path`. Raises as `read` does."""
+    return Reading(source=str(path), tables=split(read(path)))
 
 
 def read(path: Path) -> Table:
@@ -119,7 +126,9 @@ def _losses(loss: Loss, whole: bool) -> list[Health]:
     out = []
     if not whole or loss.cut:
         text = "the end of the file is missing; every whole event before it is used"
-        out.append(Health(what="truncated", count=max(1, loss.cut_bytes), affects="the last steps", text=text))
+        out.append(
+            Health(what="truncated", count=max(1, loss.cut_bytes), affects="what the rest would have told", text=text, withholds=("idle",))
+        )
     if loss.events:
         out.append(Health(what="unreadable_events", count=loss.events, text="events that cannot be read are left out"))
     if loss.mended:

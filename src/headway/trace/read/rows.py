@@ -35,6 +35,8 @@ _KINDS: Final = {
     "user_annotation": Kind.MARK,
     "python_function": Kind.PYTHON,
 }
+_DAY_NS: Final = 86_400 * 10**9
+_FAR_NS: Final = 10 * _DAY_NS
 _DRAWN: Final = {"trace", "overhead", "cuda_profiler_range", "cuda_event", "mtia_insight", "gpu_pm_counter"}  # known, and no span of work
 _PLACED: Final = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET, Kind.SYNC, Kind.DEVICE_MARK)
 _IS_PLACED: Final = np.isin(np.arange(len(Kind)), _PLACED)  # of each kind
@@ -122,16 +124,19 @@ class Rows:
         alone, health = self._close(found)
         health += self._strange(found.pop("category"))
         kind, start, length, lost = found["kind"], found["start"], found["length"], ~found.pop("usable")
-        blank = np.isin(kind, DEVICE_WORK) & (start == 0) & (np.median(start) > 86_400 * 10**9)
+        usual = np.median(start[~lost]) if not lost.all() else 0
+        blank = np.isin(kind, DEVICE_WORK) & (start == 0) & (usual > _DAY_NS)
+        far = ~lost & ~blank & ~alone & ((np.abs(start - usual) > _FAR_NS) | (~_IS_PLACED[kind] & (length > _FAR_NS)))
         for what, rows, text in (
             ("unusable_time", lost, "spans whose time stamp is missing or not a number are left out"),
             ("blank_time", blank, "device spans with time stamp 0 are left out"),
+            ("far_time", far, "spans ten days and more away from the others, or as long, are left out"),
             ("unfinished", (length < 0) & ~lost & ~alone, "spans with a negative duration count as empty"),
         ):
             if rows.any():
                 health.append(Health(what=what, count=int(rows.sum()), affects="counts of kernels, compute and idle", text=text))
         end = start + np.maximum(found.pop("length"), 0)
-        keep = np.flatnonzero(~lost & ~blank & ~alone)
+        keep = np.flatnonzero(~lost & ~blank & ~far & ~alone)
         order = keep[np.lexsort((-end[keep], start[keep]))]
         out: dict[str, Any] = {"end": end[order]}
         for key in list(found):
