@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headway.spec.breakdown import COMPUTE_CLASSES
-from headway.trace import classify
+from headway.trace import classify, phases
 
-TABLES = {"kernels": classify.KERNELS, "operators": classify.OPERATORS, "collectives": classify.COLLECTIVES}
+TABLES = {"kernels": classify.KERNELS, "operators": classify.OPERATORS, "collectives": classify.COLLECTIVES, "phases": phases.PHASES}
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,16 @@ def test_every_class_is_known() -> None:
         "nvshmemi_transfer_rma_put",
         "gloo:all_reduce",
         "rcclGenericKernel",
+        "ncclSymkDevKernel_AllReduce_AGxLL_R_f32(ncclSymkDevWorkArgs4K)",
+        "void symm_mem::two_shot_all_reduce_kernel<c10::BFloat16, 16, 8>(...)",
+        "void at::native::nvshmem_extension::allToAllV(long, ...)",
+        "exchangeSplitAndOffset<true>",
+        "_ZN7deep_ep12internode_ll7combineILb0ELi8EEEvPv",
+        "void deep_ep::intranode::notify_dispatch<8>(...)",
+        "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_twoshot_sync<...>(...)",
+        "void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop<8>(...)",
+        "mscclKernel_Sum_half_Simple_false",
+        "oneccl_allreduce_large_float",
     ],
 )
 def test_collectives(name: str) -> None:
@@ -44,7 +54,8 @@ def test_collectives(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["hipcub_block_reduce_kernel", "void at::native::reduce_kernel<512, 1>", "gemm", "hip_gemm_kernel", "c10d::allreduce_",
+    ["hipcub_block_reduce_kernel", "hipMemcpyAsync_kernel", "void moe::combine_kernel<float>", "triton_red_fused_sum_2",
+     "all_to_all_attention_gemm_epilogue", "void at::native::reduce_kernel<512, 1>", "gemm", "hip_gemm_kernel", "c10d::allreduce_",
      "void at::native::(anonymous namespace)::vectorized_gather_kernel<16>"],
 )  # fmt: skip
 def test_not_collectives(name: str) -> None:

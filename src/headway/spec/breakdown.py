@@ -35,8 +35,8 @@ COMM_PARTS: Final = ("transfer", "wait", "unsplit")
 class StepBreakdown:
     """One step on one (rank, device). Integers are nanoseconds unless the name says otherwise.
 
-    `buckets`, `phases` and `modules` are exact partitions of the window [start_ns, start_ns + wall_ns); `buckets` is empty for a
-    step that was not profiled.
+    `buckets`, `phases`, `modules` and `graphs` are exact partitions of the window [start_ns, start_ns + wall_ns); `buckets` is empty
+    for a step that was not profiled, the last two where the trace knows none.
     """
 
     step: int
@@ -45,6 +45,7 @@ class StepBreakdown:
     buckets: Mapping[str, int]
     phases: Mapping[str, int]
     modules: Mapping[str, int] = field(default_factory=dict)
+    graphs: Mapping[str, int] = field(default_factory=dict)  # that torch.compile made; "none" is the rest
     hidden_comm_ns: int = 0  # at least one collective ran under compute
     hidden_comm_by_axis_ns: Mapping[str, int] = field(default_factory=dict)  # the same for each axis; they may overlap
     comm: tuple[Mapping[str, Any], ...] = ()  # per collective and axis: count, bytes, busy_ns, bus_bytes_s
@@ -60,7 +61,7 @@ class StepBreakdown:
 
     def check(self) -> None:
         """Raises ValueError unless every partition sums to wall_ns, without negative parts."""
-        for name in ("buckets", "phases", "modules"):
+        for name in ("buckets", "phases", "modules", "graphs"):
             parts = getattr(self, name)
             if parts and (sum(parts.values()) != self.wall_ns or min(parts.values()) < 0):
                 raise ValueError(f"{name} of step {self.step} sum to {sum(parts.values())}, not to wall_ns {self.wall_ns}")

@@ -1,6 +1,7 @@
-"""`StepBreakdown` of each step of one device: every nanosecond of a window in exactly one bucket, one phase and one module.
+"""`StepBreakdown` of each step of one device: every nanosecond of a window in exactly one bucket, one phase,
+one module and one compiled graph.
 
-The pieces of `trace.pieces` are added up by bucket, phase and module.
+The pieces of `trace.pieces` are added up by each of them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ def attribute(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> t
     by_bucket = _table(pieces, bucket, names, num)
     by_phase = _table(pieces, phase, PHASES, num)
     by_module = _table(pieces, np.where(module >= 0, module, len(host.modules)), modules, num) if host.modules else [{}] * num
+    graph = host.graph(pieces.track, pieces.when)
+    graphs = (*host.graphs, "none")
+    by_graph = _table(pieces, np.where(graph >= 0, graph, len(host.graphs)), graphs, num) if host.graphs else [{}] * num
     hidden_any, hidden = _hidden(work, pieces, num)
     rows = of_windows(work, windows)
     wall = np.diff(windows.edges)
@@ -46,6 +50,7 @@ def attribute(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> t
             buckets=by_bucket[k],
             phases=by_phase[k],
             modules=by_module[k],
+            graphs=by_graph[k],
             hidden_comm_ns=hidden_any[k],
             hidden_comm_by_axis_ns=hidden[k],
             comm=rows[k],

@@ -25,9 +25,10 @@ class Rule:
 # ---- collectives ----
 
 IS_COLLECTIVE: Final = re.compile(
-    r"^(void )?(nccl|rccl|hccl|xccl|msccl)|ncclDev|ncclKernel|cross_device_reduce|multimem_|(one|two)_shot_(all_)?reduce|nvshmem|"
-    r"deep_?ep::|symm_?mem|quick_?(all_?)?reduce|custom_?all_?reduce|lamport.*all_?reduce|allreduce_fusion|all_?gather_?kernel|"
-    r"reduce_?scatter_?kernel|all_?to_?all_?(v_)?kernel|^gloo:",
+    r"^(void )?(nccl|rccl|hccl|xccl|mscclpp?)|ncclDev|ncclKernel|mscclKernel|^(one)?ccl_|oneccl|userbuffers|nvshmem|symm_?mem|multimem_|"
+    r"cross_device_reduce|(one|two)_shot_(all_)?reduce|quick_?(all_?)?reduce|custom_?all_?reduce|lamport.*all_?reduce|"
+    r"all_?reduce_(fusion|prototype)|(all_?gather|reduce_?scatter|all_?reduce)_?kernel|all_?to_?all_?(v_?)?(kernel|2d|\b|<|\()|"
+    r"deep_?ep(::|\d)|exchangeSplitAndOffset|cached_notify_|notify_dispatch|^gloo:",
     re.IGNORECASE,
 )
 
@@ -36,13 +37,22 @@ COLLECTIVES: Final = (
     Rule("all_gather", r"all_?gather", ("ncclDevKernel_AllGather_RING_LL(ncclDevComm*)", "_allgather_base", "gloo:all_gather")),
     Rule(
         "all_to_all",
-        r"all_?to_?all|a2a|deep_?ep|(dispatch|combine)",
-        ("all_to_allv", "void deep_ep::internode::dispatch<true>", "nvshmem_alltoall"),
+        r"all_?to_?all|a2a|deep_?ep|(dispatch|combine)|exchangeSplitAndOffset",
+        (
+            "_ZN7deep_ep9intranode8dispatchILi8EEEv",
+            "void allToAllV<4>(...)",
+            "exchangeSplitAndOffset<false>",
+            "all_to_allv",
+            "void deep_ep::internode::dispatch<true>",
+            "nvshmem_alltoall",
+        ),
     ),
     Rule(
         "all_reduce",
-        r"all_?reduce|cross_device_reduce|(one|two)_shot|quick_?reduce",
+        r"all_?reduce|cross_device_reduce|(one|two)_shot|quick_?reduce|sum_inplace",
         (
+            "void quickreduce::allreduce_prototype_twoshot<__half>(...)",
+            "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<...>(...)",
             "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)",
             "void multimem_all_reduce_kernel<float>(...)",
             "void vllm::cross_device_reduce_1stage<__half, 2>(...)",
@@ -87,6 +97,16 @@ KERNELS: Final = (
         ),
     ),
     Rule(
+        "norm",
+        r"^triton_(per|red)_fused.*(norm|rsqrt)",
+        (
+            "triton_per_fused__to_copy_add_addmm_mean_mul_pow_rsqrt_transpose_view_8",
+            "triton_red_fused__unsafe_view_add_addmm_clone_convolution_mul_native_layer_norm_slice_split_transpose_view_12",
+            "triton_per_fused_add_native_layer_norm_19",
+        ),
+    ),
+    Rule("reduce", r"^triton_(per|red)_", ("triton_red_fused_mul_sum_2", "triton_per_fused__softmax_clone_4")),
+    Rule(
         "copy",
         r"^triton_poi_fused_(_?to_copy|clone|copy|cat|transpose|view|_)*\d*$|reshape_and_cache|multi_tensor_apply_kernel.*copy",
         ("triton_poi_fused__to_copy_clone_4", "void vllm::reshape_and_cache_flash_kernel<__hip_bfloat16>"),
@@ -106,8 +126,13 @@ KERNELS: Final = (
     Rule(
         "copy",
         r"nchw_?to_?(folded)?nhwc|nhwc_?to_?(folded)?(nchw|nhwc)|(^|void |::)\w*transpose|direct_copy|copy_device_to_device|"
-        r"copy_(async_)?kernel|CatArray|FillFunctor|fill_kernel|memset|memcpy|chunk_cat|split_with_sizes",
+        r"copy_(async_)?kernel|CatArray|FillFunctor|fill_kernel|memset|memcpy|chunk_cat|split_with_sizes|"
+        r"rocclr_(copy|fill)Buffer|dma_request|^aten::(cat|copy_?|clone|_to_copy|fill_?|zero_)\b.*-dtype_",
         (
+            "__amd_rocclr_copyBuffer",
+            "__amd_rocclr_fillBufferAligned",
+            "dma_request",
+            "aten::cat.out-dtype_Long-extraKey_1",
             "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(...)>>",
             "void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 2, 64, 64>",
             "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, at::detail::Array<char*, 1> >",
@@ -132,8 +157,9 @@ KERNELS: Final = (
     Rule(
         "gemm",
         r"(?<!fb)gemm|gemv|^Cijk_|cublas|nvjet|_tensorop_|wgmma|matmul|splitKreduce|epilogue::impl|_mm_|_bmm|addmm|dot_kernel|\bdot\b|tensile|"
-        r"tem_fused.*mm|_matmul_|s16816|s1688|machete|marlin|wvSplitK|LLGemm|XDL",
+        r"tem_fused.*mm|_matmul_|s16816|s1688|machete|marlin|wvSplitK|LLGemm|XDL|^fc(_\w+)?-dtype_",
         (
+            "fc-dtype_Float",
             "volta_sgemm_128x64_nn",
             "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
             "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8>",
@@ -153,23 +179,23 @@ KERNELS: Final = (
             "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, 512, true, 1>",
             "_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOnePass",
             "MIOpenBatchNormFwdTrainSpatial",
-            "triton_per_fused_add_native_layer_norm_19",
             "void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernelTemplate<float>",
         ),
     ),
     Rule(
         "gather",
-        r"(?<!rotary_)embedding|gather|scatter|index|take_|masked_select|nonzero|sort|topk|unique|\broll|flip_|permute|DeviceSelect|upsample|grid_sampl",
+        r"(?<!rotary_)embedding|gather|scatter|index|indices|offsets_range|to_dense|take_|masked_select|nonzero|sort|topk|unique|\broll|flip_|permute|DeviceSelect|upsample|grid_sampl",
         (
             "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<...>>",
             "void at::native::(anonymous namespace)::indexSelectLargeIndex<float, long>",
+            "void bounds_check_indices_kernel<long>(at::GenericPackedTensorAccessor<long, 1ul>)",
             "void cub::DeviceRadixSortOnesweepKernel<cub::DeviceRadixSortPolicy<long, int, int>::Policy800, false>",
             "void fbgemm_gpu::permute_2D_lengths_kernel<int>",
         ),
     ),
     Rule(
         "reduce",
-        r"reduce|softmax|\bsum|argm(ax|in)|loss|criterion|pool|scan|logsumexp|cumsum|norm|l2|triton_(red|per)_",
+        r"reduce|softmax|\bsum|argm(ax|in)|loss|criterion|pool|scan|logsumexp|cumsum|norm|l2",
         (
             "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float>>>",
             "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, true, false>",
@@ -178,14 +204,16 @@ KERNELS: Final = (
             "void cub::DeviceScanKernel<cub::AgentScanPolicy<128, 15, int>>",
             "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::TensorListMetadata<1>, "
             "at::native::(anonymous namespace)::LpNormFunctor<float, (at::native::NormType)1, float, 1, 1, 0>>",
-            "triton_red_fused_mul_sum_2",
         ),
     ),
     Rule(
         "elementwise",
         r"elementwise|activation|gelu|silu|relu|dropout|rotary|rope|distribution|random|philox|bernoulli|OpTensor|"
-        r"scalePackedTensor|SubTensorOp|pointwise|Functor|addcmul|_add_|_mul_|act_and_mul",
+        r"scalePackedTensor|SubTensorOp|pointwise|Functor|addcmul|_add_|_mul_|act_and_mul|"
+        r"rocprim::.*transform_|-dtype_",
         (
+            "customized_fba_mul_const-dtype_Float",
+            "aten::sqrt.out-dtype_Float",
             "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >",
             "void at::native::unrolled_elementwise_kernel<at::native::addcmul_cuda_kernel(...)>",
             "void vllm::rotary_embedding_kernel<c10::BFloat16, true>",
@@ -301,8 +329,13 @@ def collective(name: str) -> str:
     return first(COLLECTIVES, name)
 
 
+def is_copy(name: str) -> bool:
+    """Whether a device row that its writer calls a kernel is a copy by a copy engine."""
+    return name.startswith(("dma_request", "Memcpy ", "CopyHostToDevice", "CopyDeviceToHost", "CopyDeviceToDevice"))
+
+
 @lru_cache(_NAMES)
 def copy(name: str) -> str:
     """A memcpy's way: h2d, d2h, p2p (between devices) or d2d."""
-    found = re.search(r"(HtoD|HostToDevice|H2D)|(DtoH|DeviceToHost|D2H)|(PtoP|PeerToPeer|P2P)", name, re.IGNORECASE)
+    found = re.search(r"(HtoD|Host_?To_?Device|H2D|M2D)|(DtoH|Device_?To_?Host|D2H|D2M)|(PtoP|Peer_?To_?Peer|P2P)", name, re.IGNORECASE)
     return ("h2d", "d2h", "p2p")[(found.lastindex or 1) - 1] if found else "d2d"

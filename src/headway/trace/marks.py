@@ -11,49 +11,14 @@ from typing import Final
 
 from headway.spec.breakdown import IDLE_CAUSES
 from headway.spec.event import COMM_PREFIX, MODULE_PREFIX, PHASE_PREFIX, PHASES, STEP_PREFIX
+from headway.trace import phases
 from headway.trace.classify import Rule, first
+from headway.trace.phases import NONE
 
 PHASE_CODE: Final = {name: i for i, name in enumerate(PHASES)}
 CAUSE_CODE: Final = {name: i for i, name in enumerate(IDLE_CAUSES)}
 OTHER_PHASE: Final = PHASE_CODE["other"]
 FROM_PHASE: Final = ("input", "encode", "checkpoint", "evaluate")  # a phase that is the cause of idle time by itself
-
-NONE: Final = ""  # value of a name that says nothing
-
-FOREIGN_PHASES: Final = (
-    Rule(
-        "input",
-        r"^enumerate\(DataLoader\)#|^## ?(load_batch|data_load|next_batch|wait_for_batch|copy_batch_to_gpu|wait_for_training_batch)|"
-        r"^(dataloader|data_loading|get_batch|fetch_batch)\b|\.__next__$",
-        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "## load_batch ##", "## copy_batch_to_gpu 3 ##"),
-    ),
-    Rule("encode", r"^(encode|vae_encode|text_encode|encoder)\b", ("vae_encode",)),
-    Rule("clip", r"clip_grad_(norm|value)", ("torch/nn/utils/clip_grad.py(188): clip_grad_norm_",)),
-    Rule(
-        "reduce",
-        r"^FSDP::post_backward_reduce|^FSDP::post_backward_rs|^FullyShardedDataParallel\._post_backward|^DDP.*reduce|torch::distributed::reducer",
-        ("FSDP::post_backward_reduce (blocks.3)",),
-    ),
-    Rule(
-        "optimizer",
-        r"^Optimizer\.(step|zero_grad)#|^## ?(optimizer|zero_grad) ?##|^optimizer(_step|\.step)?$",
-        ("Optimizer.step#AdamW.step", "Optimizer.zero_grad#SGD.zero_grad", "## optimizer ##"),
-    ),
-    Rule("checkpoint", r"^(save_checkpoint|checkpoint_save|torch\.save|checkpointing)\b", ("save_checkpoint",)),
-    Rule("evaluate", r"^(evaluate|evaluation|validation|validate)\b|^## ?(RecMetric|metrics)", ("evaluate", "## metrics update ##")),
-    Rule(
-        "backward",
-        r"^autograd::engine::evaluate_function|^torch::autograd::|Backward\d*$|^## ?backward|"
-        r"^FSDP::(pre_backward|backward_prefetch|post_backward|root_post_backward)",
-        ("autograd::engine::evaluate_function: AddmmBackward0", "## backward ##", "CudnnConvolutionBackward", "FSDP::pre_backward (2)"),
-    ),
-    Rule(
-        "forward",
-        r"^DistributedDataParallel\.forward|^## ?forward|^nn\.Module: |^FSDP::(root_)?(pre|post)_forward|^Torch-Compiled Region",
-        ("DistributedDataParallel.forward", "## forward:over_arch ##", "nn.Module: Linear_0", "FSDP::pre_forward (blocks.0)"),
-    ),
-    Rule(NONE, r"", ("aten::mm", "cudaLaunchKernel", "ProfilerStep#3")),
-)
 
 _SYNC = (
     r"^(cuda|hip|xpu|mtia)(Ctx|Device|Stream|Event|Context)Synchronize|^cu(Ctx|Stream|Event)Synchronize|^(cuda|hip)Memcpy$|"
@@ -83,10 +48,16 @@ CAUSES: Final = (
 READS_DEVICE: Final = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|equal)$")  # a sync where a device works
 
 _MARK = re.compile(
-    r"^(headway::|ProfilerStep#|Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)#|FSDP::|gloo:|nccl:|xccl:|hccl:|## |"
+    r"^(headway::|ProfilerStep#|Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)#|FSDP::|gloo:|nccl:|xccl:|hccl:|## |\[pl\]\[|PP:|"
+    r"Torch-Compiled Region|TorchDynamo Cache Lookup|"
     r"DistributedDataParallel\.|(cuda|hip|cu)[A-Z]\w*$|gc$|torch\.cuda\.)"
 )
 _GLOO_LAUNCH = re.compile(r"^c10d::(?!.*(wait|set_))")
+_SHORT = 16  # letters of a code's name: enough to tell graphs apart
+CALL: Final = "nn.Module: "  # before the name of a module that a profiler saw being called
+_REGION = re.compile(r"^Torch-Compiled Region: (\S+)")
+_COMPILED = re.compile(r"^## Call CompiledFxGraph (\w+) ##|^(CompiledFunction)$")
+_LIGHTNING = re.compile(r"^\[pl\]\[module\][\w.]+: ([\w.]+)")
 _FSDP = re.compile(r"^FSDP::\w+(?: for)? ?\(?([\w.]+)\)?$")
 
 
@@ -110,7 +81,7 @@ def own_phase(name: str) -> int:
 
 def foreign_phase(name: str) -> int:
     """Code of the phase that a name of PyTorch or of a user stands for; -1 for none."""
-    return PHASE_CODE.get(first(FOREIGN_PHASES, name), -1)
+    return PHASE_CODE.get(first(phases.PHASES, name), -1)
 
 
 def cause(name: str) -> int:
@@ -119,13 +90,23 @@ def cause(name: str) -> int:
 
 
 def module(name: str) -> str:
-    """Module path of a mark: ours, FSDP's, or a recorded nn.Module call; '' for other names."""
+    """Module path of a mark: ours, Lightning's or FSDP's; '' for other names."""
     if name.startswith(MODULE_PREFIX):
         return name.removeprefix(MODULE_PREFIX)
-    if name.startswith("nn.Module: "):
-        return name.removeprefix("nn.Module: ")
-    found = _FSDP.match(name)
+    found = _LIGHTNING.match(name) or _FSDP.match(name)
     return found[1] if found else ""
+
+
+def region(name: str) -> str:
+    """Number of the region that torch.compile made, frame/version; '' for other names."""
+    found = _REGION.match(name)
+    return found[1] if found else ""
+
+
+def compiled(name: str) -> str:
+    """Name of a compiled graph's code, cut short; '' for other names."""
+    found = _COMPILED.match(name)
+    return (found[1] or found[2])[:_SHORT] if found else ""
 
 
 def is_backward(name: str) -> bool:

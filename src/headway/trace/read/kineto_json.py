@@ -42,6 +42,7 @@ class Args(Struct, frozen=True, gc=False):
     number: Any = field(default=None, name="Seq")
     from_rank: Any = field(default=None, name="Src Rank")
     to_rank: Any = field(default=None, name="Dst Rank")
+    direction: Any = None  # of a copy whose name does not say it
     address: Any = field(default=-1, name="Addr")  # these six: of an instant named [memory]
     given: Any = field(default=0, name="Bytes")
     allocated: Any = field(default=-1, name="Total Allocated")

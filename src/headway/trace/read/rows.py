@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.spec.breakdown import Health
+from headway.trace.classify import is_copy
 from headway.trace.marks import is_mark
 from headway.trace.memory.history import Allocations
 from headway.trace.read.allocations import Instants
@@ -22,7 +23,7 @@ from headway.trace.sweep import Ints
 from headway.trace.table import DEVICE_WORK, Collective, Kind, Shape
 
 _KINDS: Final = {
-    **dict.fromkeys(("kernel", "concurrent_kernel"), Kind.KERNEL),
+    **dict.fromkeys(("kernel", "concurrent_kernel", "mtia_ccp_events"), Kind.KERNEL),
     **dict.fromkeys(("gpu_memcpy", "memcpy"), Kind.MEMCPY),
     **dict.fromkeys(("gpu_memset", "memset"), Kind.MEMSET),
     "gpu_user_annotation": Kind.DEVICE_MARK,
@@ -43,7 +44,7 @@ _IS_PLACED: Final = np.isin(np.arange(len(Kind)), _PLACED)  # of each kind
 _ISSUES: Final = ("c10d::", "gloo:", "_c10d_functional::", "nccl:", "xccl:", "hccl:")  # names of collectives on the host
 _ARGS: Final = {key: attrgetter(key) for key in ("device", "stream", "correlation", "sequence", "forward")}
 _PH, _TS, _DUR, _CAT, _NAME, _ARGUMENTS = (attrgetter(key) for key in ("ph", "ts", "dur", "cat", "name", "args"))
-_DIMS, _COLLECTIVE = attrgetter("dims"), attrgetter("collective")
+_DIMS, _COLLECTIVE, _DIRECTION = attrgetter("dims"), attrgetter("collective"), attrgetter("direction")
 _TRACK: Final = attrgetter("pid", "tid")
 
 
@@ -81,11 +82,13 @@ class Rows:
         category = coded(list(map(_CAT, spans)), self._categories)
         self._kinds += [_KINDS.get(str(c).lower(), Kind.OTHER) for c in list(self._categories)[len(self._kinds) :]]
         kind = np.array([*self._kinds, 0], np.int8)[category]
-        name = coded(list(map(_NAME, spans)), self._names)
+        name = coded(_called(spans, args), self._names)
         self._issues += [n is not None and n.startswith(_ISSUES) for n in list(self._names)[len(self._issues) :]]
         columns: dict[str, NDArray[Any]] = {key: whole(list(map(get, args))) for key, get in _ARGS.items()}
         bare = np.flatnonzero(_IS_PLACED[kind] & (columns["device"] < 0))
         columns["device"][bare] = [_device(spans[i].pid) for i in bare.tolist()]
+        bare = np.flatnonzero(_IS_PLACED[kind] & (columns["stream"] < 0))
+        columns["stream"][bare] = whole([as_whole(spans[i].tid) for i in bare.tolist()])
         opens, place = np.zeros(len(spans), bool), np.zeros(len(spans), np.int64)
         if "B" in kinds:
             opens[:] = [e.ph == "B" for e in spans]
@@ -142,8 +145,9 @@ class Rows:
         for key in list(found):
             out[key] = found.pop(key)[order]
         kind = out["kind"]
-        marked = np.array([is_mark(str(n)) for n in self._names], bool)[out["name"]]
-        out["kind"] = np.where((kind == Kind.OPERATOR) & marked, Kind.MARK, kind).astype(np.int8)
+        marked, copies = (np.array([test(str(n)) for n in self._names], bool)[out["name"]] for test in (is_mark, is_copy))
+        kind = np.where((kind == Kind.OPERATOR) & marked, Kind.MARK, kind)
+        out["kind"] = np.where((kind == Kind.KERNEL) & copies, Kind.MEMCPY, kind).astype(np.int8)
         out["shape"] = np.where(out["kind"] == Kind.OPERATOR, out["shape"], -1)
         out["device"] = np.where(_IS_PLACED[kind], out["device"], -1)
         out["names"] = tuple(map(str, self._names))
@@ -183,6 +187,15 @@ def _only(events: list[Event], phases: list[Any], wanted: str | tuple[str, ...])
     if isinstance(wanted, str):
         return list(compress(events, map(eq, phases, repeat(wanted))))
     return list(compress(events, map(contains, repeat(wanted), phases)))
+
+
+def _called(spans: list[Event], args: list[Any]) -> list[str | None]:
+    """The name of each span, with the way of a copy where the arguments say it."""
+    names = list(map(_NAME, spans))
+    ways = list(map(_DIRECTION, args))
+    if ways.count(None) < len(ways):
+        names = [f"{n} {way}" if isinstance(way, str) else n for n, way in zip(names, ways, strict=True)]
+    return names
 
 
 def _shape(dims: bytes, types: bytes) -> Shape:
