@@ -93,6 +93,7 @@ class Table:
     tracks: tuple[tuple[Any, Any], ...]
     shape: Ints = field(default_factory=lambda: EMPTY)  # code into `shapes`, -1 none; empty: no row has any
     shapes: tuple[Shape, ...] = ()
+    place: Ints = field(default_factory=lambda: EMPTY)  # of each row among the spans of the file; empty: unknown
     collectives: Mapping[int, Collective] = field(default_factory=dict)  # by row
     rank: int | None = None
     world: int | None = None

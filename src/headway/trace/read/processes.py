@@ -44,24 +44,41 @@ def _number(pid: str) -> int:
 def _launchers(table: Table, rows: Ints, process: Ints, ids: Ints) -> Ints:
     """The process that launched each row of a device.
 
-    What a writer kept apart (rows of one process id) has one launcher: the process that knows most of its ids at possible times, of equals
-    the one that launched them latest. Rows that no id tells apart are not split.
+    Where the ids of its launches are in one process only, that one. Else, where each process is one piece of the file, the piece that the
+    row is in. Else what its writer kept apart (rows of one process id) has one launcher: the process that knows most of its ids at possible
+    times, of equals the one that launched them latest.
     """
     delays = np.stack([_delays(table, rows, np.flatnonzero(table.of(Kind.RUNTIME) & (process == i))) for i in ids.tolist()])
     known = delays < _FAR
-    nearest = np.argmin(delays, axis=0)
-    out = np.empty(len(rows), np.int64)
-    claims: dict[int, list[int]] = {}
-    devices = distinct(process[rows]).tolist()
-    for device in devices:
-        mine = process[rows] == device
-        middle = [np.median(d[k]) if k.any() else np.inf for d, k in zip(delays[:, mine], known[:, mine], strict=True)]
-        best = min(range(len(ids)), key=lambda i: (-int(known[i, mine].sum()), middle[i]))
-        claims.setdefault(best, []).append(device)
-        out[mine] = best
-    if len(claims) < len(ids):  # some process has no device of its own: the ranks' devices have one id in the file
-        out = np.where(known.any(axis=0), nearest, out)
-    return ids[out]
+    several = known.sum(axis=0) > 1
+    best = _by_device(process[rows], delays)
+    if several.any():
+        best = _by_piece(table, rows, process, ids, best)
+        return ids[best]
+    return ids[np.where(known.any(axis=0), np.argmax(known, axis=0), best)]
+
+
+def _by_device(device: Ints, delays: Ints) -> Ints:
+    """One launcher for all rows of a process id of devices."""
+    out = np.zeros(len(device), np.int64)
+    for value in distinct(device).tolist():
+        mine = device == value
+        known = delays[:, mine] < _FAR
+        middle = [np.median(d[k]) if k.any() else np.inf for d, k in zip(delays[:, mine], known, strict=True)]
+        out[mine] = min(range(len(delays)), key=lambda i: (-int(known[i].sum()), middle[i]))
+    return out
+
+
+def _by_piece(table: Table, rows: Ints, process: Ints, ids: Ints, otherwise: Ints) -> Ints:
+    """The process whose host rows stand around each row in the file, or before it; `otherwise` if the pieces are not apart."""
+    host = table.of(Kind.RUNTIME, Kind.OPERATOR)
+    places = [table.place[host & (process == i)] for i in ids.tolist()] if len(table.place) else []
+    order = sorted(range(len(places)), key=lambda i: int(places[i].min()))
+    first = np.array([places[i].min() for i in order], np.int64)
+    last = np.array([places[i].max() for i in order], np.int64)
+    if not len(order) or (first[1:] <= last[:-1]).any():
+        return otherwise
+    return np.array(order, np.int64)[np.maximum(np.searchsorted(first, table.place[rows], side="right") - 1, 0)]
 
 
 def _delays(table: Table, rows: Ints, calls: Ints) -> Ints:
@@ -87,6 +104,7 @@ def _part(table: Table, rows: Ints, rank: int, pid: int, note: Health) -> Table:
         table,
         **columns,  # type: ignore[arg-type]
         shape=table.shape[rows] if len(table.shape) else table.shape,
+        place=table.place[rows] if len(table.place) else table.place,
         collectives={int(place[r]): c for r, c in table.collectives.items() if place[r] >= 0},
         rank=rank,
         allocations=_of_process(table.allocations, pid),

@@ -127,7 +127,8 @@ class Rows:
         alone, health = self._close(found)
         health += self._strange(found.pop("category"))
         kind, start, length, lost = found["kind"], found["start"], found["length"], ~found.pop("usable")
-        usual = np.median(start[~lost]) if not lost.all() else 0
+        stamped = start[~lost & (start != 0)]
+        usual = np.median(stamped) if len(stamped) else 0
         blank = np.isin(kind, DEVICE_WORK) & (start == 0) & (usual > _DAY_NS)
         far = ~lost & ~blank & ~alone & ((np.abs(start - usual) > _FAR_NS) | (~_IS_PLACED[kind] & (length > _FAR_NS)))
         for what, rows, text in (
@@ -141,7 +142,7 @@ class Rows:
         end = start + np.maximum(found.pop("length"), 0)
         keep = np.flatnonzero(~lost & ~blank & ~far & ~alone)
         order = keep[np.lexsort((-end[keep], start[keep]))]
-        out: dict[str, Any] = {"end": end[order]}
+        out: dict[str, Any] = {"end": end[order], "place": order}
         for key in list(found):
             out[key] = found.pop(key)[order]
         kind = out["kind"]
