@@ -102,7 +102,7 @@ def _distributed(info: Any) -> tuple[int | None, int | None, str, tuple[Group, .
     for row in info.get("pg_config") or ():
         if isinstance(row, dict):
             ranks = row.get("ranks")
-            members = tuple(r for r in ranks if isinstance(r, int)) if isinstance(ranks, list) else ()
+            members = tuple(r for r in ranks if isinstance(r, int) and 0 <= r < _MOST_RANKS) if isinstance(ranks, list) else ()
             complete = len(members) == row.get("pg_size", len(members))
             groups.append(Group(str(row.get("pg_name")), str(row.get("pg_desc", "")), members if complete else ()))
     rank, world = info.get("rank"), info.get("world_size")

@@ -203,7 +203,7 @@ def _shape(dims: bytes, types: bytes) -> Shape:
     """A recorded text as a shape; an empty one if it is no list."""
     try:
         shape, kinds = json.loads(dims), json.loads(types)
-    except ValueError:
+    except (ValueError, RecursionError):
         return Shape((), ())
     return Shape(tuple(shape), tuple(map(str, kinds))) if isinstance(shape, list) and isinstance(kinds, list) else Shape((), ())
 

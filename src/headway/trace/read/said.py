@@ -27,7 +27,7 @@ def said(event: Event) -> Collective:
     args = event.args
     if args.collective is None:
         return Collective(name=collective(str(event.name)), bytes=_shaped(bytes(args.dims), bytes(args.types)))
-    size = args.size if isinstance(args.size, int) else None
+    size = _counted(args.size)
     return Collective(
         name=collective(str(args.collective)),
         group=None if args.group is None else str(args.group),
@@ -42,24 +42,24 @@ def said(event: Event) -> Collective:
 
 def _counted(value: Any) -> int | None:
     number = as_whole(value)
-    return number if 0 <= number < 1 << 62 else None
+    return number if number >= 0 else None
 
 
 def _members(text: Any, size: int | None) -> tuple[int, ...]:
     """'[0, 1]' -> (0, 1); () if it was shortened."""
     try:
         ranks = json.loads(text) if isinstance(text, str) else text
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return ()
-    if not isinstance(ranks, list) or not all(isinstance(r, int) for r in ranks) or (size is not None and len(ranks) != size):
+    if not isinstance(ranks, list) or not all(as_whole(r) >= 0 for r in ranks) or (size is not None and len(ranks) != size):
         return ()
-    return tuple(ranks)
+    return tuple(map(as_whole, ranks))
 
 
 def _message(sent: Any, received: Any, dtype: Any) -> int | None:
     size = _element(dtype)
-    counts = [n for n in (sent, received) if isinstance(n, int)]
-    return max(counts) * size if counts and size else None
+    counts = [n for n in map(_counted, (sent, received)) if n is not None]
+    return _counted(max(counts) * size) if counts and size else None
 
 
 def _element(dtype: Any) -> int | None:
@@ -73,8 +73,8 @@ def _shaped(dims: bytes, types: bytes) -> int | None:
     try:
         shapes, kinds = json.loads(dims), json.loads(types)
         first = next((s for k in kinds if (s := _element(k))), None)
-        return max(_count(s) for s in shapes) * first or None if first else None
-    except (ValueError, TypeError):
+        return _counted(max(_count(s) for s in shapes) * first) or None if first else None
+    except (ValueError, TypeError, RecursionError):
         return None
 
 
