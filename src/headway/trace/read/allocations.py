@@ -9,7 +9,7 @@ import numpy as np
 
 from headway.trace.memory.history import Allocations
 from headway.trace.read.columns import Codes, coded, whole
-from headway.trace.read.kineto_json import Event, nanoseconds
+from headway.trace.read.kineto_json import Instant, nanoseconds
 
 NAME: Final = "[memory]"
 _DEVICE: Final = (attrgetter("device_type"), attrgetter("device_id"))
@@ -24,11 +24,11 @@ class Instants:
         self._devices = Codes()
         self._tracks = Codes()
 
-    def add(self, events: list[Event]) -> None:
+    def add(self, events: list[Instant]) -> None:
         """Take those of `events` (instants) that give or take bytes. Raises Inexact, and then has taken none."""
         events = [e for e in events if e.name == NAME]
         time, usable = nanoseconds([e.ts for e in events])
-        size = whole([e.args.given for e in events], least=None)
+        size = whole([e.args.size for e in events], least=None)
         keep = np.flatnonzero(usable & (size != 0))
         events = events if len(keep) == len(events) else [events[i] for i in keep.tolist()]
         args = [e.args for e in events]

@@ -9,11 +9,11 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, Union
 
 import msgspec
 import numpy as np
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct, defstruct, field
 from numpy.typing import NDArray
 
 from headway.trace.sweep import Ints
@@ -43,34 +43,66 @@ class Args(Struct, frozen=True, gc=False):
     from_rank: Any = field(default=None, name="Src Rank")
     to_rank: Any = field(default=None, name="Dst Rank")
     direction: Any = None  # of a copy whose name does not say it
-    address: Any = field(default=-1, name="Addr")  # these six: of an instant named [memory]
-    given: Any = field(default=0, name="Bytes")
+
+
+class Given(Struct, frozen=True, gc=False):
+    """The arguments of an instant that are used: what the event of an allocator says."""
+
+    address: Any = field(default=-1, name="Addr")
+    size: Any = field(default=0, name="Bytes")
     allocated: Any = field(default=-1, name="Total Allocated")
     reserved: Any = field(default=-1, name="Total Reserved")
     device_type: Any = field(default=1, name="Device Type")
     device_id: Any = field(default=-1, name="Device Id")
 
 
-NO_ARGS = Args()
+NO_ARGS, NOTHING_GIVEN = Args(), Given()
+Id = int | str | float | None
 
 
-class Event(Struct, gc=False):
-    """One event of the Chrome trace format."""
+class Span(Struct, gc=False, tag_field="ph", tag="X"):
+    """An event with a length. Which kind of event it is, its "ph" says: each kind has a type, and what is not used is not built."""
 
-    ph: str | None = None
     cat: str | None = None
     name: str | None = None
-    pid: int | str | float | None = None
-    tid: int | str | float | None = None
+    pid: Id = None
+    tid: Id = None
     ts: Any = None
     dur: Any = None
     args: Args = NO_ARGS
 
 
+class Begin(Span, gc=False, tag_field="ph", tag="B"):
+    """A span whose end is an event of its own."""
+
+
+class End(Struct, gc=False, tag_field="ph", tag="E"):
+    """The end of the span that began last on its track."""
+
+    pid: Id = None
+    tid: Id = None
+    ts: Any = None
+
+
+class Instant(Struct, gc=False, tag_field="ph", tag="i"):
+    """A moment."""
+
+    name: str | None = None
+    pid: Id = None
+    tid: Id = None
+    ts: Any = None
+    args: Given = NOTHING_GIVEN
+
+
+_PASSED = tuple(defstruct(f"Passed{ord(ph)}", [], tag_field="ph", tag=ph, gc=False) for ph in "stfbneMCIPNODSTpFVvRca()=")
+Event = Span | Begin | End | Instant
+_ANY: Any = Union[Event, *_PASSED]
+
+
 class File(Struct):
     """A trace file; `events` is None when it has no list of events, and so is not a trace."""
 
-    events: list[Event] | None = field(default=None, name="traceEvents")
+    events: list[_ANY] | None = field(default=None, name="traceEvents")
     distributed: Any = field(default=None, name="distributedInfo")
     devices: Any = field(default=None, name="deviceProperties")
     base_ns: Any = field(default=None, name="baseTimeNanoseconds")
@@ -100,8 +132,8 @@ def decode(data: bytes) -> tuple[File, Loss]:
 
 
 NOT_SOUND = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidOperation)
-_EVENTS = msgspec.json.Decoder(list[Event])
-_EXACT_EVENTS = msgspec.json.Decoder(list[Event], float_hook=Decimal)
+_EVENTS = msgspec.json.Decoder(list[_ANY])
+_EXACT_EVENTS = msgspec.json.Decoder(list[_ANY], float_hook=Decimal)
 
 
 def decode_sound(data: bytes) -> File:
@@ -109,7 +141,7 @@ def decode_sound(data: bytes) -> File:
     return _strict(data, None)
 
 
-def decode_events(data: bytes, *, exact: bool = False) -> list[Event]:
+def decode_events(data: bytes, *, exact: bool = False) -> list[Any]:
     """A list of events that must be sound; `exact`: fractions are decimals. Raises one of NOT_SOUND."""
     return (_EXACT_EVENTS if exact else _EVENTS).decode(data)
 
@@ -124,7 +156,7 @@ def decode_exact(data: bytes) -> File:
 
 def _strict(data: bytes, fraction: Any) -> File:
     if data.lstrip()[:1] == b"[":  # older exports are the bare list
-        return File(events=msgspec.json.Decoder(list[Event], float_hook=fraction).decode(data))
+        return File(events=msgspec.json.Decoder(list[_ANY], float_hook=fraction).decode(data))
     return msgspec.json.Decoder(File, float_hook=fraction).decode(data)
 
 
@@ -205,14 +237,14 @@ def _salvage(text: str, mended: tuple[str, ...]) -> tuple[File, Loss]:
     if begin is None and not text.lstrip().startswith("["):
         return File(), Loss(mended=mended)
     position = begin.end() if begin else text.index("[") + 1
-    events: list[Event] = []
+    events: list[Any] = []
     loss = Loss(mended=mended)
     end = position
     for at, found in _objects(text, position):
         if found is None:
             loss.events += 1
             continue
-        event = _convert(found, Event)
+        event = _convert(found, _ANY)
         end = at
         if event is None:
             loss.events += 1
@@ -260,10 +292,10 @@ def _field(text: str, name: str) -> Any:
 def _convert(value: Any, kind: Any) -> Any:
     """`value` as `kind`, or None."""
     try:
-        if kind is Event and isinstance(args := value.get("args"), dict):
+        if kind is _ANY and isinstance(args := value.get("args"), dict):
             raw = {k: Raw(json.dumps(args[k], default=str).encode()) for k in ("Input Dims", "Input type") if k in args}
             value = {**value, "args": {**args, **raw}}
-        elif kind is Event:
+        elif kind is _ANY:
             value = {k: v for k, v in value.items() if k != "args"}
         return msgspec.convert(value, kind)
     except (msgspec.MsgspecError, TypeError, ValueError, AttributeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import compress, repeat
-from operator import attrgetter, contains, eq, is_not
+from operator import attrgetter, is_, is_not
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +16,7 @@ from headway.trace.marks import is_mark
 from headway.trace.memory.history import Allocations
 from headway.trace.read.allocations import Instants
 from headway.trace.read.columns import Codes, as_whole, coded, whole
-from headway.trace.read.kineto_json import NO_RAW, Event, nanoseconds
+from headway.trace.read.kineto_json import NO_RAW, Begin, End, Instant, Span, nanoseconds
 from headway.trace.read.pairs import paired
 from headway.trace.read.said import said
 from headway.trace.sweep import Ints
@@ -43,7 +43,7 @@ _PLACED: Final = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET, Kind.SYNC, Kind.DEVICE_
 _IS_PLACED: Final = np.isin(np.arange(len(Kind)), _PLACED)  # of each kind
 _ISSUES: Final = ("c10d::", "gloo:", "_c10d_functional::", "nccl:", "xccl:", "hccl:")  # names of collectives on the host
 _ARGS: Final = {key: attrgetter(key) for key in ("device", "stream", "correlation", "sequence", "forward")}
-_PH, _TS, _DUR, _CAT, _NAME, _ARGUMENTS = (attrgetter(key) for key in ("ph", "ts", "dur", "cat", "name", "args"))
+_TS, _DUR, _CAT, _NAME, _ARGUMENTS = (attrgetter(key) for key in ("ts", "dur", "cat", "name", "args"))
 _DIMS, _COLLECTIVE, _DIRECTION = attrgetter("dims"), attrgetter("collective"), attrgetter("direction")
 _TRACK: Final = attrgetter("pid", "tid")
 
@@ -63,17 +63,17 @@ class Rows:
         self._different: dict[Collective, Collective] = {}
         self._instants = Instants()
 
-    def add(self, events: list[Event]) -> None:
+    def add(self, events: list[Any]) -> None:
         """Take the spans and the memory events among `events`. Raises Inexact, and then has taken none."""
-        phases = list(map(_PH, events))
-        kinds = set(phases)
-        spans = _only(events, phases, ("X", "B") if "B" in kinds else "X")
+        types = list(map(type, events))
+        present = set(types)
+        spans = _only(events, types, Span) if Begin not in present else [e for e in events if isinstance(e, Span)]
         start, usable = nanoseconds(list(map(_TS, spans)))
         durations = list(map(_DUR, spans))
         length, known = nanoseconds([0 if d is None else d for d in durations] if durations.count(None) else durations)
-        ends = [i for i, ph in enumerate(phases) if ph == "E"] if "E" in kinds else []
+        ends = [i for i, t in enumerate(types) if t is End] if End in present else []
         closed, sure = nanoseconds([events[i].ts for i in ends])
-        self._instants.add(_only(events, phases, "i") if "i" in kinds else [])
+        self._instants.add(_only(events, types, Instant) if Instant in present else [])
         if ends:
             rows = np.flatnonzero(sure)
             track = coded([(events[i].pid, events[i].tid) for i in ends], self._tracks)
@@ -90,9 +90,9 @@ class Rows:
         bare = np.flatnonzero(_IS_PLACED[kind] & (columns["stream"] < 0))
         columns["stream"][bare] = whole([as_whole(spans[i].tid) for i in bare.tolist()])
         opens, place = np.zeros(len(spans), bool), np.zeros(len(spans), np.int64)
-        if "B" in kinds:
-            opens[:] = [e.ph == "B" for e in spans]
-            place[:] = [self._place + i for i, ph in enumerate(phases) if ph in ("X", "B")]
+        if Begin in present:
+            opens[:] = [type(e) is Begin for e in spans]
+            place[:] = [self._place + i for i, t in enumerate(types) if t in (Span, Begin)]
         columns |= {
             "start": start, "length": length, "usable": usable & known, "category": category, "kind": kind, "name": name,
             "track": coded(list(map(_TRACK, spans)), self._tracks), "shape": self._shape(args),
@@ -183,14 +183,12 @@ class Rows:
         return [Health(what="unknown_category", count=sum(rows.values()), text=text)] if rows else []
 
 
-def _only(events: list[Event], phases: list[Any], wanted: str | tuple[str, ...]) -> list[Event]:
-    """The events whose phase is `wanted`, or one of them."""
-    if isinstance(wanted, str):
-        return list(compress(events, map(eq, phases, repeat(wanted))))
-    return list(compress(events, map(contains, repeat(wanted), phases)))
+def _only(events: list[Any], types: list[type], wanted: type) -> list[Any]:
+    """The events of one type."""
+    return list(compress(events, map(is_, types, repeat(wanted))))
 
 
-def _called(spans: list[Event], args: list[Any]) -> list[str | None]:
+def _called(spans: list[Span], args: list[Any]) -> list[str | None]:
     """The name of each span, with the way of a copy where the arguments say it."""
     names = list(map(_NAME, spans))
     ways = list(map(_DIRECTION, args))

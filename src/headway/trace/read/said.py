@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from headway.trace.classify import collective
 from headway.trace.read.columns import as_whole
-from headway.trace.read.kineto_json import Event
+from headway.trace.read.kineto_json import Span
 from headway.trace.table import Collective
 
 _BYTES: Final = {
@@ -22,7 +22,7 @@ _BYTES: Final = {
 _SIZES: Final = {name: size for size, names in _BYTES.items() for name in names}
 
 
-def said(event: Event) -> Collective:
+def said(event: Span) -> Collective:
     """The collective of a span that has one."""
     args = event.args
     if args.collective is None:
