@@ -26,6 +26,7 @@ def read(name: str) -> dict[str, Any]:
 def results() -> str:
     """What is promised and what was measured, a row each."""
     parity, kills, truth, overhead, explain = map(read, ("parity", "kills", "truth", "overhead", "explain_speed"))
+    large = read("explain_large")
     worst = {p: max(r["worst_relative"] for r in parity["rows"] if r["precision"] == p) for p in ("fp32", "fp64")}
     layouts = len({r["layout"] for r in parity["rows"]})
     same, other = kills["same_layout"], kills["other_layouts"]
@@ -69,6 +70,19 @@ def results() -> str:
             "`headway explain` of a 35 MB trace, whole process, CPU seconds",
             f"{explain['headway_cpu_s']['mean']:.2f}; {explain['ratio']['mean']:.2f} of {peer}",
             "<= 0.85; <= 1/3",
+            "[bench](src/headway/bench/README.md)",
+        ),
+        (
+            f"`headway explain` of {large['bytes'] / 1e6:.0f} MB, {large['events'] / 1e6:.1f} million events: CPU seconds; peak memory",
+            f"{large['headway']['cpu_s']:.1f}, 1/{1 / large['cpu_over_peer']:.1f} of {peer}; "
+            f"{large['headway']['peak_mb']:.0f} MB, {large['memory_over_peer']:.0%}",
+            "<= 1/8; <= 60 %",
+            "[bench](src/headway/bench/README.md)",
+        ),
+        (
+            "another million events, from 2 to 5 and from 5 to 10 copies of a trace, CPU seconds",
+            " and ".join(f"{s:.2f}" for s in large["cpu_s_per_million_events"]),
+            "linear",
             "[bench](src/headway/bench/README.md)",
         ),
     ]

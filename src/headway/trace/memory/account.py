@@ -18,7 +18,7 @@ from headway.trace.memory.lives import Lives, allocated, lives, reserved, totals
 from headway.trace.memory.repeat import repeats
 from headway.trace.memory.saving import savings
 from headway.trace.memory.steps import step_ends
-from headway.trace.sweep import NEVER, Ints, Steps
+from headway.trace.sweep import NEVER, Ints, Steps, classes
 
 NUM_HELD = 40
 NUM_FAILURES = 5
@@ -119,11 +119,9 @@ def _labels(history: History, of: Lives, beside: Beside) -> tuple[Ints, list[tup
     for named, row in _named(history, of):
         part[row] = code.setdefault(named, len(code))
     names = list(code)
-    pairs, label = np.unique(np.stack((of.site, part)), axis=1, return_inverse=True) if len(of) else (np.zeros((2, 0), np.int64), of.site)
+    pairs, label = classes(of.site, part)
     places = [kinds.where(s) for s in history.sites] + ["(before the recording)"]
-    return label.reshape(-1), [
-        (places[s] if s >= 0 or names[p] != "unknown.frames" else "(no stack)", names[p]) for s, p in pairs.T.tolist()
-    ]
+    return label, [(places[s] if s >= 0 or names[p] != "unknown.frames" else "(no stack)", names[p]) for s, p in pairs.tolist()]
 
 
 def _marked(history: History, of: Lives, beside: Beside, part: Ints, code: dict[str, int]) -> Ints:
