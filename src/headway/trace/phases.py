@@ -129,7 +129,8 @@ PHASES: Final = (
             r"^autograd::engine::evaluate_function", r"^torch::autograd::", r"^\w+Backward\d*$", r"^## ?backward", r"^Backward \d+$",
             r"^FSDP::(pre_backward|backward_prefetch|post_backward|root_post_backward)", r"^PP:\d+(B|I|W)\d*$",
             r"^(model_)?backward([-_](pass|step|compute))?$", r"^\[pl\]\[profile\].*\bbackward$", r"^DeepSpeedEngine\._?backward\w*$",
-            _calls("torch/(_tensor|autograd/(__init__|graph))", "backward|_engine_run_backward"), _calls("(engine|schedules|accelerator)", "backward(_step)?"),
+            _calls("torch/(_tensor|autograd/(__init__|graph))", "backward|_engine_run_backward"),
+            _calls("(engine|schedules|accelerator)", "backward(_step)?"),
         ),
         (
             "autograd::engine::evaluate_function: AddmmBackward0", "## backward ##", "CudnnConvolutionBackward", "FSDP::pre_backward (2)",
@@ -150,6 +151,12 @@ PHASES: Final = (
             "[pl][module]torch.nn.modules.linear.Linear: layer.2", "megatron/core/pipeline_parallel/schedules.py(280): forward_step",
         ),
     ),
-    Rule(NONE, r"", ("aten::mm", "cudaLaunchKernel", "ProfilerStep#3", "torch/utils/checkpoint.py(260): checkpoint", "PP:0RECV_F1",
-                    "torch/autograd/function.py(34): save_for_backward")),
+    _rule(
+        NONE,
+        (r"",),
+        (
+            "aten::mm", "cudaLaunchKernel", "ProfilerStep#3", "torch/utils/checkpoint.py(260): checkpoint", "PP:0RECV_F1",
+            "torch/autograd/function.py(34): save_for_backward",
+        ),
+    ),
 )  # fmt: skip
