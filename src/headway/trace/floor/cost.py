@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headway.trace.floor.formula import cost
 from headway.trace.floor.inputs import ELEMENTS, Dims, inputs
 from headway.trace.floor.product import Cost
-from headway.trace.sweep import Ints, innermost
+from headway.trace.sweep import Ints, distinct, innermost
 from headway.trace.table import Kind, Table
 from headway.trace.work import NUM_CLASSES, Work
 
@@ -48,7 +48,7 @@ def costs(table: Table, work: Work) -> Costs:
     if work.device == "cpu":
         group = np.where(computes & (per_row[work.row] >= 0), work.row, -1)
     else:
-        for track in np.unique(work.track[computes & work.linked]).tolist():
+        for track in distinct(work.track[computes & work.linked]).tolist():
             mine = rows[table.track[rows] == track]
             steps = innermost(table.start[mine], table.end[mine], mine)
             at = np.flatnonzero(computes & work.linked & (work.track == track))

@@ -18,7 +18,7 @@ from headway.spec.breakdown import COMPUTE_CLASSES, Health, StepBreakdown
 from headway.spec.hardware import Ceilings
 from headway.trace.floor.ceiling import groups
 from headway.trace.floor.cost import FORMATS, Costs
-from headway.trace.sweep import Ints, paint
+from headway.trace.sweep import Ints, distinct, paint
 from headway.trace.windows import Windows
 from headway.trace.work import NUM_CLASSES, Work
 
@@ -79,7 +79,7 @@ def with_floors(steps: Sequence[StepBreakdown], work: Work, windows: Windows, fo
     num = len(windows.steps)
     least, measured = np.zeros((num, NUM_CLASSES)), np.zeros((num, NUM_CLASSES), np.int64)
     owner = paint(work.start, work.end, work.level)
-    edges = np.unique(np.concatenate((owner.edges, windows.edges)))
+    edges = distinct(np.concatenate((owner.edges, windows.edges)))
     edges = edges[(edges >= windows.edges[0]) & (edges <= windows.edges[-1])]
     start, length = edges[:-1], np.diff(edges)
     row, window = owner.at(start), windows.of_time(start)

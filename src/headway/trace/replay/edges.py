@@ -12,7 +12,7 @@ from headway.spec.event import PHASES
 from headway.trace.classify import LEVEL
 from headway.trace.ranks.match import Seat
 from headway.trace.replay.script import NUM_CAUSES, SLACK_NS, Script
-from headway.trace.sweep import Ints, Steps
+from headway.trace.sweep import Ints, Steps, distinct
 from headway.trace.work import NUM_CLASSES, Work
 
 NONE: Final = -1  # no node; the meeting m is the node NONE - 1 - m
@@ -237,12 +237,12 @@ def _ordered(many: _Many, script: Script, work: Work, entry: Ints, ends: Ints) -
         return
     by_launch = device[np.argsort(work.launched[device], kind="stable")]
     if len(script.order_time):
-        for track in np.unique(script.order_track).tolist():
+        for track in distinct(script.order_track).tolist():
             mine = by_launch[work.track[by_launch] == track]
             calls = script.order_time[script.order_track == track]
             at = np.searchsorted(work.launched[mine], calls, side="left")
             first, calls = mine[at[at < len(mine)]], calls[at < len(mine)]
-            for stream in np.unique(script.stream[device]).tolist():
+            for stream in distinct(script.stream[device]).tolist():
                 other = by_launch[(script.stream[by_launch] == stream)]
                 apart = script.stream[first] != stream
                 _last_ended(many, work, entry, ends, first[apart], calls[apart], other)

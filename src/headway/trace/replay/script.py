@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headway.spec.breakdown import IDLE_CAUSES
 from headway.trace import marks
 from headway.trace.host import LAUNCH, Host
-from headway.trace.sweep import EMPTY, Ints, Steps, inside, union
+from headway.trace.sweep import EMPTY, Ints, Steps, distinct, inside, union
 from headway.trace.table import Kind, Table
 from headway.trace.windows import Windows
 from headway.trace.work import NUM_CLASSES, Work
@@ -79,7 +79,7 @@ def _causes(work: Work, windows: Windows, host: Host) -> Steps:
     launched, track = work.launched[order], np.where(work.linked, work.track, host.training)[order]
     computes = work.level < NUM_CLASSES
     busy = union(work.start[computes], work.end[computes])
-    edges = np.unique(np.concatenate((host.edges(), launched, windows.edges, *busy)))
+    edges = distinct(np.concatenate((host.edges(), launched, windows.edges, *busy)))
     edges = edges[(edges >= first) & (edges < last)]
     if not len(edges):
         return Steps(windows.edges[:1], np.array([LAUNCH], np.int64))
@@ -98,7 +98,7 @@ def _blocks(table: Table, work: Work, host: Host) -> tuple[Ints, Ints, Ints]:
     launched before the call and ended in it.
     """
     calls = table.rows(Kind.RUNTIME)
-    calls = calls[np.isin(table.track[calls], np.append(np.unique(work.track), host.training))]
+    calls = calls[np.isin(table.track[calls], np.append(distinct(work.track), host.training))]
     if not len(calls) or not len(work):
         return EMPTY, EMPTY, EMPTY
     time = table.end[calls] - table.start[calls]
