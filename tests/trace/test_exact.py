@@ -31,7 +31,7 @@ def compare(path: Path, events: list[dict[str, Any]]) -> bool:
     if not work or any(h.what in REFUSED for h in result.health):
         return False
     for rank in result.ranks:
-        mine = [s for s in work if s.device == int(rank.device[5:])]
+        mine = [s for s in work if s.device == int(rank.device.rpartition(":")[2])]
         expected = brute.windows(events, mine)
         assert [(s.start_ns, s.start_ns + s.wall_ns) for s in rank.steps] == expected
         for step, (begin, end) in zip(rank.steps, expected, strict=True):

@@ -55,7 +55,7 @@ def verify(path: Path) -> None:
             assert sum(step.buckets.values()) == sum(step.phases.values()) == step.wall_ns
         if rank.device != "cpu" and not refused:
             busy = sum(s.wall_ns - group(s.buckets).get("idle", 0) for s in rank.steps)
-            limit = count[int(rank.device[5:])]
+            limit = count[int(rank.device.rpartition(":")[2])]
             assert busy == limit if whole else busy <= limit
 
 

@@ -51,6 +51,7 @@ RIGHT = {"compute": 50_000, "copy": 10_000, "idle": 40_000}
 def test_makers(tmp_path: Path, maker: str) -> None:
     result = explain([write(tmp_path / "t.json", program(maker))])
     assert heads(result) == RIGHT
+    assert result.ranks[0].device == ("cuda:0" if maker in ("cuda", "hip") else f"{maker}:0")
     assert not result.health
 
 

@@ -81,7 +81,7 @@ def test_devices(rows: list[dict[str, Any]]) -> None:
             clock += step.wall_ns
             if not refused:
                 begin, end = step.start_ns, step.start_ns + step.wall_ns
-                assert step.wall_ns - group(step.buckets).get("idle", 0) == busy_ns(rows, int(rank.device[5:]), begin, end)
+                assert step.wall_ns - group(step.buckets).get("idle", 0) == busy_ns(rows, int(rank.device.rpartition(":")[2]), begin, end)
 
 
 @given(traces(gpu=False))

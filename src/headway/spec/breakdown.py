@@ -72,7 +72,7 @@ class RankBreakdown:
     """All steps of one (rank, device)."""
 
     rank: int
-    device: str  # "cuda:0", "cpu", ...
+    device: str  # as torch calls it: "cuda:0" (AMD too), "xpu:0", "mtia:0", "cpu", ...
     steps: tuple[StepBreakdown, ...]
     source: str = ""  # the file it was read from
     kernels: tuple[KernelUse, ...] = ()  # of the traced windows, the longest first

@@ -100,6 +100,7 @@ class Table:
     backend: str = ""
     groups: tuple[Group, ...] = ()
     devices: tuple[str, ...] = ()
+    maker: str = "cuda"  # what torch calls devices of this kind: cuda:0, xpu:0, mtia:0
     host: str = ""
     allocations: Allocations | None = None  # what a profiler recorded of memory
     health: tuple[Health, ...] = ()

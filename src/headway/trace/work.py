@@ -58,7 +58,7 @@ def works(table: Table, host: Host) -> tuple[Work, ...]:
         name, names = _names(table, rows[mine])
         out.append(
             Work(
-                device=f"cuda:{device}",
+                device=f"{table.maker}:{device}",
                 start=table.start[rows[mine]],
                 end=table.end[rows[mine]],
                 level=level[mine],

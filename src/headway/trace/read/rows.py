@@ -36,6 +36,7 @@ _KINDS: Final = {
     "user_annotation": Kind.MARK,
     "python_function": Kind.PYTHON,
 }
+_MAKERS: Final = ("xpu", "mtia", "privateuse1")  # whose devices torch calls by their own names; AMD's it calls cuda
 _DAY_NS: Final = 86_400 * 10**9
 _FAR_NS: Final = 10 * _DAY_NS
 _DRAWN: Final = {"trace", "overhead", "cuda_profiler_range", "cuda_event", "mtia_insight", "gpu_pm_counter"}  # known, and no span of work
@@ -151,6 +152,8 @@ class Rows:
         out["kind"] = np.where((kind == Kind.KERNEL) & copies, Kind.MEMCPY, kind).astype(np.int8)
         out["shape"] = np.where(out["kind"] == Kind.OPERATOR, out["shape"], -1)
         out["device"] = np.where(_IS_PLACED[kind], out["device"], -1)
+        said = {str(c).lower().partition("_")[0] for c in self._categories}
+        out["maker"] = next((m for m in _MAKERS if m in said), "cuda")
         out["names"] = tuple(map(str, self._names))
         tracks = Codes()
         out["track"] = coded([(str(pid), str(tid)) for pid, tid in self._tracks], tracks)[out["track"]]
