@@ -27,7 +27,7 @@ CASES = {
     "train folder --data.path file.txt": "not a folder",
     "train folder --data.path empty": "holds no image files",
     "train digits --run file.txt/run": "cannot write to the run folder",
-    "train digits --run '../..' ": "must be letters",
+    "train digits --run '../..' ": "names no run",
     "train nothing.py:run": "no such file",
     "train bad.py:run": "bad.py, line 1",
     "train own.py:nun": "did you mean 'run'",

@@ -197,3 +197,10 @@ def test_a_checkpoint_that_is_being_removed_is_not_the_last_one(tmp_path: Path) 
     for name in ("s000000000010", "s000000000020.removed"):
         (run.path / "checkpoints" / name).mkdir(parents=True)
     assert folder.summary(run)["last_checkpoint"] == "s000000000010"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "runs", "./runs"])
+def test_the_folder_of_runs_is_no_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RunError, match="names no run"):
+        folder.place(name)

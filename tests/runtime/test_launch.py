@@ -122,3 +122,9 @@ def test_a_group_of_one_is_taken_down_at_the_end() -> None:
 )
 def test_a_failed_collective_means_a_lost_peer(text: str, lost: bool) -> None:
     assert (launch.lost_peer(RuntimeError(text), 1) is not None) == lost
+
+
+@pytest.mark.parametrize("given", [("5", "2", "0"), ("x", "2", "0"), ("0", "", "0"), ("-1", "2", "0"), ("0", "2", "a")])
+def test_a_rank_that_cannot_be_is_refused(given: tuple[str, str, str]) -> None:
+    with pytest.raises(RunError, match="no place among processes"):
+        launch.standing(dict(zip(("RANK", "WORLD_SIZE", "LOCAL_RANK"), given, strict=True)))

@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from headway.report import format as fmt
+from headway.report import output
 from headway.report.account import (
     communication_section,
     findings_section,
@@ -52,7 +52,7 @@ def write_page(
     Raises RunError if the file cannot be written.
     """
     text = page(breakdown=breakdown, timelines=timelines, run=run, logs=logs, samples_png=samples_png, title=title)
-    target = Path(path)
+    target = output.target(path)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         part.write_text(text, encoding="utf-8")

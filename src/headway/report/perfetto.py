@@ -9,11 +9,11 @@ import gzip
 import json
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from headway.report import output
 from headway.spec.errors import RunError
 from headway.spec.event import PHASES
 from headway.trace.sweep import Ints
@@ -25,7 +25,7 @@ _PID: Final = 9_000_000  # far from the process ids of a program
 
 def write_perfetto(path: str | os.PathLike[str], timelines: Sequence[Timeline]) -> int:
     """Write the trace (.json, or .json.gz) at once or not at all; returns the number of events. Raises RunError if it cannot be written."""
-    target = Path(path)
+    target = output.target(path)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     count = 0
     try:

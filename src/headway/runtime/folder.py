@@ -34,8 +34,11 @@ class Run:
 
 
 def place(name: str) -> Path:
-    """The folder that `name` means: a path if it has a slash or exists as a run, else runs/NAME."""
+    """The folder that `name` means: a path if it has a slash or exists as a run, else runs/NAME. Raises RunError if it means none."""
     path = Path(name)
+    if not (path / "run.json").is_file() and (path.name in ("", "..") or path.resolve() == RUNS.resolve()):
+        fix = "Give a name (it becomes runs/NAME), or the path of a folder of its own."
+        raise RunError(f"'{name}' names no run", fix=fix)
     return path if len(path.parts) > 1 or (path / "run.json").is_file() else RUNS / name
 
 

@@ -45,13 +45,19 @@ def standing(environ: Mapping[str, str]) -> Place | None:
     A batch script has the variables of a job too (SLURM_PROCID, SLURM_NTASKS), but it is no task of a step and has no peers.
     """
     if "RANK" in environ and "WORLD_SIZE" in environ:
-        return Place(
-            rank=int(environ["RANK"]), world=int(environ["WORLD_SIZE"]), local_rank=int(environ.get("LOCAL_RANK", environ["RANK"]))
-        )
+        return _placed(environ["RANK"], environ["WORLD_SIZE"], environ.get("LOCAL_RANK", environ["RANK"]))
     world = int(environ.get("SLURM_STEP_NUM_TASKS", "1"))
     if "SLURM_PROCID" in environ and world > 1:
         return Place(rank=int(environ["SLURM_PROCID"]), world=world, local_rank=int(environ.get("SLURM_LOCALID", "0")))
     return None
+
+
+def _placed(rank: str, world: str, local_rank: str) -> Place:
+    """Raises RunError for a rank that cannot be: it would wait for its peers for ever."""
+    if not (rank.isdecimal() and world.isdecimal() and local_rank.isdecimal() and int(rank) < int(world)):
+        fix = "They are set by torchrun; unset them to start local processes."
+        raise RunError(f"RANK={rank}, WORLD_SIZE={world}, LOCAL_RANK={local_rank} are no place among processes", fix=fix)
+    return Place(rank=int(rank), world=int(world), local_rank=int(local_rank))
 
 
 def first_host(nodes: str) -> str:

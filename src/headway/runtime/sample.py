@@ -16,9 +16,10 @@ from headway.diffusion.guidance import guided
 from headway.diffusion.sampler import SAMPLERS
 from headway.diffusion.schedule import sampling_times
 from headway.kernels.draw import Draw
+from headway.report import output
 from headway.runtime.folder import Run
 from headway.runtime.load import Loaded
-from headway.spec.errors import SpecError
+from headway.spec.errors import RunError, SpecError
 
 
 @torch.no_grad()
@@ -102,8 +103,14 @@ def grid_png(images: NDArray[np.float32], columns: int, *, scale: int = 1, gap: 
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file: all of it or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a file: all of it or nothing. Raises RunError if it cannot be written."""
+    output.target(path)
     temporary = path.with_name(f".{path.name}.part")
-    temporary.write_bytes(data)
-    temporary.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        fix = "Name a file in a folder that exists and is writable."
+        raise RunError(f"cannot be written: {error.strerror}", where=str(path), fix=fix) from error

@@ -271,18 +271,22 @@ def finish(run: Running, progress: Progress | None, signals: Signals) -> int:
         if run.done
         else f"stopped by {run.reason} at {state.samples:,} samples (step {state.step})"
     )
-    if not run.done:
-        saved = manifest.name_of(state.samples) in (p.name for p in manifest.folders(run.path / "checkpoints"))
+    saved = manifest.name_of(state.samples) in (p.name for p in manifest.folders(run.path / "checkpoints"))
+    if run.done and not saved:
+        text += ", but the end could not be saved (see the warnings); the same command goes on from the last checkpoint"
+    elif not run.done:
         text += ", checkpoint saved; the same command goes on" if saved else "; the same command goes on from the last checkpoint"
     run.emit.event("end", reason="done" if run.done else run.reason, text=text, samples=state.samples)
     run.emit.flush()
     if run.emit.failed:
         run.tell("warning", run.emit.failed)
     if run.first:
-        write_status(run.path, "ended" if run.done else "stopped", run)
+        write_status(run.path, "stopped" if not run.done else "ended" if saved else "failed", run)
     if progress is not None:
         progress.close(text)
-    return 0 if run.done or not signals.number else 128 + signals.number
+    if run.done:
+        return 0 if saved else 2
+    return 128 + signals.number if signals.number else 0
 
 
 def _version() -> str:

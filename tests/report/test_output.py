@@ -1,0 +1,26 @@
+"""Answers are never written over devices, folders or a run's records."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headway.report.output import target
+from headway.spec.errors import RunError
+
+
+def test_new_and_ordinary_files_are_fine(tmp_path: Path) -> None:
+    old = tmp_path / "old.html"
+    old.write_text("x")
+    assert target(old) == old and target(tmp_path / "new.html") == tmp_path / "new.html"
+
+
+@pytest.mark.parametrize(("name", "text"), [("folder", "is a folder"), ("pipe", "no ordinary file"), ("run.json", "record of a run")])
+def test_the_rest_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(RunError, match=text):
+        target(tmp_path / name)
