@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from headway.spec.breakdown import IDLE_CAUSES, Health
 from headway.trace.host import step_rows
 from headway.trace.recorded import of_graphs, of_launches
-from headway.trace.sweep import Ints
+from headway.trace.sweep import Ints, measure, union
 from headway.trace.table import DEVICE_WORK, HOST, Kind, Table
 from headway.trace.work import Work
 
@@ -25,7 +25,7 @@ SLOWED = 1.25  # profiled steps over the median step of the run, from which it i
 _COVERS = 2  # later spans of its stream that an impossible span covers
 _TIMES, _LEAST_NS, _FEWEST = 50, 1_000_000, 3  # times the median of its name, if it is longer than this and the name has as many spans
 _MOST_UNLINKED, _MOST_EARLY = 0.5, 0.1  # shares from which causes of idle time, read off launches, are withheld
-_MOST_REFUSED = 0.01  # of the time of a device that impossible spans may stand for before its busy time is withheld
+_MOST_REFUSED = 0.01  # of a trace that refused parts of spans may cover before idle time is withheld
 
 
 def refuse_impossible(table: Table) -> Table:
@@ -33,12 +33,14 @@ def refuse_impossible(table: Table) -> Table:
     rows = table.rows(*DEVICE_WORK)
     if not len(rows):
         return table
-    extent = _extent(table, rows)
+    first, last = _known(table, rows)
+    extent = last - first
     longest = 2 * extent + 1_000_000 if len(table.rows(*HOST)) else int(np.iinfo(np.int64).max)
     length = table.end - table.start
     usual = _usual(table, rows)
     end = table.end.copy()
-    wrong = refused = 0
+    wrong = 0
+    unknown: list[Ints] = []  # begins and ends of what is refused
     for mine in _streams(table, rows):
         start, stop = table.start[mine], table.end[mine]
         later = np.searchsorted(start, stop, side="left") - np.arange(len(mine)) - 1
@@ -49,21 +51,27 @@ def refuse_impossible(table: Table) -> Table:
         cut = bad & (following < stop)
         end[mine[cut]] = following[cut]
         wrong += int(cut.sum())
-        refused += int((following - start)[cut].sum())
+        unknown += [following[cut], stop[cut]]
     if not wrong:
         return table
     text = "durations that cannot be (they run over later work of the same stream) are refused; such work counts up to the next span"
-    much = refused > _MOST_REFUSED * extent
-    withholds = ("busy_share",) if much else ()
+    much = _measure(table, rows, unknown) > _MOST_REFUSED * extent
+    withholds = ("idle",) if much else ()  # under a refused span nothing says whether its device worked
     note = Health(what="impossible_duration", count=wrong, affects="compute and idle of its step", text=text, withholds=withholds)
     return replace(table, end=end, health=(*table.health, note))
 
 
-def _extent(table: Table, rows: Ints) -> int:
-    """From the first to the last of what is known without the ends of device spans."""
+def _known(table: Table, rows: Ints) -> tuple[int, int]:
+    """The first and the last moment of what is known without the ends of device spans."""
     host = table.rows(*HOST)
     moments = np.concatenate((table.start[host], table.end[host], table.start[rows]))
-    return int(moments.max() - moments.min())
+    return int(moments.min()), int(moments.max())
+
+
+def _measure(table: Table, rows: Ints, refused: list[Ints]) -> int:
+    """Nanoseconds that refused parts of spans cover, as far as the trace goes."""
+    begin, end = (np.clip(np.concatenate(part), *_known(table, rows)) for part in (refused[::2], refused[1::2]))
+    return measure(union(begin, end))
 
 
 def _usual(table: Table, rows: Ints) -> NDArray[np.float64]:
