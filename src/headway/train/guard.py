@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 
+from headway.parallel import fsdp
 from headway.spec.errors import RunError
 from headway.train.loop import Hook, Running
 from headway.train.step import StepOut
@@ -40,6 +41,21 @@ class Guard(Hook):
         for policy in ("off", "skip", "stop"):  # what cannot be undone first, what ends the run last
             if bad := [step for (step, ran_under, _), ok in zip(pending, oks, strict=True) if not ok and ran_under == policy]:
                 self._say(run, policy, bad)
+
+    def require_finite_weights(self, run: Running) -> None:
+        """Look at the weights themselves before they are saved: a finite gradient can still carry them to infinity. All ranks call it.
+
+        Raises RunError, whatever the policy: such a checkpoint could only be resumed into the same end.
+        """
+        nets = [run.state.roles[name] for name in run.state.optimizers]
+        parts = [fsdp.local(p.detach()) for net in nets for p in fsdp.parameters_of(net).values()]
+        bad = torch.stack([(~torch.isfinite(p)).sum() for p in parts if p.numel()]).sum().double().reshape(1)
+        if count := int(run.state.mesh.all_sum(bad).item()):
+            raise RunError(
+                f"{count:,} weights are not finite after step {run.state.step - 1}; they were not saved",
+                where=f"run {run.path.name}",
+                fix="Lower --optim.lr (or lengthen --optim.warmup); the same command resumes from the last checkpoint.",
+            )
 
     def _say(self, run: Running, policy: str, bad: list[int]) -> None:
         more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""

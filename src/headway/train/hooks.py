@@ -45,6 +45,7 @@ class Save(Hook):
             self._guard.judge(run)
             if self._guard.tainted:
                 return
+            self._guard.require_finite_weights(run)
             self._checkpoints.save(
                 build.saved(run.state), samples=run.state.samples, meta={"step": run.state.step, "seed": run.state.spec.seed}
             )
