@@ -59,6 +59,8 @@ def test_inexact_is_refused() -> None:
         nanoseconds([1712195495519689.047])
     found, usable = nanoseconds([1, None, "x", 2.5, float("nan"), 10**40, True])
     assert found[usable].tolist() == [1000, 2500]
+    for lists in ([[]], [[1], [2]], [[1, 2], [3, 4]], [{}]):
+        assert not nanoseconds(lists)[1].any()
 
 
 @pytest.mark.parametrize(

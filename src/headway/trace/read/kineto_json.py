@@ -175,6 +175,8 @@ def nanoseconds(values: Sequence[Any]) -> tuple[Ints, NDArray[np.bool_]]:
         array = np.array(values) if len(values) else np.zeros(0)
     except (ValueError, OverflowError):
         array = np.zeros(0, object)
+    if array.ndim != 1:  # lists of one length
+        array = np.zeros(0, object)
     if array.dtype.kind == "i" and (abs(array) < _LIMIT_NS // 1000).all():
         return array.astype(np.int64) * 1000, np.ones(len(array), bool)
     if array.dtype.kind == "f" and not np.isnan(array).any():
