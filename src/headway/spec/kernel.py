@@ -16,3 +16,7 @@ class KernelUse:
     median_ns: int  # of a launch
     floor_ns: int | None = None  # of the launches whose floor is known
     known_ns: int = 0  # time of those launches
+    num_steps: int = 0  # windows in which launches were looked for
+    deviation_ns: float | None = None  # of the time a window, between windows; None: fewer than two
+    operator: str = ""  # the host operator that launched most of it
+    module: str = ""  # where most of it was launched, numbers as *: blocks.*.attn

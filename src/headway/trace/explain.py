@@ -97,7 +97,7 @@ def account(
             device=p.work.device,
             steps=with_floors(attribute(p.work, p.windows, p.host, arrival), p.work, p.windows, floor),
             source=file.source,
-            kernels=kernels(p.work, p.windows, floor),
+            kernels=kernels(p.work, p.windows, floor, p.host, p.launchers),
             **clock_fields(meeting, i),
         )
         for i, ((rank, file, p), arrival, floor) in enumerate(zip(placed, meeting.arrivals, least.parts, strict=True))

@@ -13,6 +13,7 @@ from headway.spec.breakdown import Health
 from headway.trace import health as doubts
 from headway.trace.floor.cost import Costs, costs
 from headway.trace.host import Host, hosts
+from headway.trace.launcher import Launchers, launchers
 from headway.trace.memory.history import History
 from headway.trace.memory.profiler import histories
 from headway.trace.read.file import read
@@ -31,6 +32,7 @@ class Part:
     host: Host
     costs: Costs  # FLOPs and bytes of each row of work
     script: Script  # what a replay needs beside the work
+    launchers: Launchers  # the operator of each row of work
     model: str = ""  # what the device is called
 
 
@@ -74,6 +76,7 @@ def _part(table: Table, work: Work, host: Host) -> Part:
         host=host,
         costs=costs(table, work),
         script=script(table, work, steps, host),
+        launchers=launchers(table, work),
         model=_model(table, work.device),
     )
 
