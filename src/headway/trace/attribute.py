@@ -12,23 +12,20 @@ from numpy.typing import NDArray
 from headway.spec.breakdown import StepBreakdown
 from headway.spec.event import PHASES
 from headway.trace.host import Host
-from headway.trace.pieces import Pieces, buckets, cut
+from headway.trace.pieces import Pieces
 from headway.trace.ranks.bandwidth import of_windows
-from headway.trace.ranks.wait import Arrivals
 from headway.trace.sweep import Ints, covered, union
 from headway.trace.windows import Windows
 from headway.trace.work import NUM_CLASSES, Work
 
 
-def attribute(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> tuple[StepBreakdown, ...]:
+def attribute(work: Work, windows: Windows, host: Host, pieces: Pieces) -> tuple[StepBreakdown, ...]:
     """The breakdown of every window of one device. Every partition is checked to sum to the wall time."""
-    pieces = cut(work, windows, host, arrivals)
-    names, bucket = buckets(work, host, arrivals, pieces)
     phase = host.phase(pieces.track, pieces.when)
     module = host.module(pieces.track, pieces.when)
     modules = (*host.modules, "other")
     num = len(windows.steps)
-    by_bucket = _table(pieces, bucket, names, num)
+    by_bucket = _table(pieces, pieces.bucket, pieces.names, num)
     by_phase = _table(pieces, phase, PHASES, num)
     by_module = _table(pieces, np.where(module >= 0, module, len(host.modules)), modules, num) if host.modules else [{}] * num
     graph = host.graph(pieces.track, pieces.when)
@@ -63,7 +60,7 @@ def attribute(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> t
     return tuple(out)
 
 
-def _table(pieces: Pieces, code: Ints, names: list[str] | tuple[str, ...], num: int) -> list[dict[str, int]]:
+def _table(pieces: Pieces, code: Ints, names: tuple[str, ...], num: int) -> list[dict[str, int]]:
     """Nanoseconds by name for each window, in integers."""
     total = np.zeros((num, len(names)), np.int64)
     np.add.at(total, (pieces.window, code), pieces.length)

@@ -18,20 +18,21 @@ from headway.trace.cliff.find import cliffs
 from headway.trace.findings import findings
 from headway.trace.fleet.engine import Engine, Watch, reduced, unwatched
 from headway.trace.floor.ceiling import told
-from headway.trace.floor.floors import with_floors
+from headway.trace.floor.floors import Floors, with_floors
 from headway.trace.floor.run import run_floors
 from headway.trace.floor.run import summary as of_ceilings
 from headway.trace.gather import Input, gather
 from headway.trace.kernels import kernels, merged
 from headway.trace.memory.collect import breakdowns
 from headway.trace.part import FileParts, Part
+from headway.trace.pieces import cut
 from headway.trace.ranks.axes import Mesh
 from headway.trace.ranks.bandwidth import collectives
 from headway.trace.ranks.groups import on_mesh
 from headway.trace.ranks.late import late
 from headway.trace.ranks.match import Seat
 from headway.trace.ranks.straggler import stragglers
-from headway.trace.ranks.wait import clock_fields, lateness, meet
+from headway.trace.ranks.wait import Arrivals, clock_fields, meet
 from headway.trace.read.file import FIX
 from headway.trace.replay.path import critical_path
 from headway.trace.replay.run import replay
@@ -84,8 +85,9 @@ def account(
     files, notes = _read(given, engine, workers, watch)
     ranked, renamed = _ranks([f for f in files if f.parts or not f.memory])
     notes += [replace(h, rank=rank) for rank, file in ranked for h in file.health] + renamed
+    world = _world(files, given)
     if mesh is not None:
-        mesh.check(_world(files, given), [rank for rank, _ in ranked])
+        mesh.check(world, [rank for rank, _ in ranked])
         ranked = [(rank, replace(file, parts=tuple(_on(part, rank, mesh) for part in file.parts))) for rank, file in ranked]
     placed = [(rank, file, part) for rank, file in ranked for part in file.parts]
     seats = [Seat(rank, part.work, part.windows, file.host) for rank, file, part in placed]
@@ -95,19 +97,19 @@ def account(
         RankBreakdown(
             rank=rank,
             device=p.work.device,
-            steps=with_floors(attribute(p.work, p.windows, p.host, arrival), p.work, p.windows, floor),
+            steps=_steps(p, arrival, floor),
             source=file.source,
             kernels=kernels(p.work, p.windows, floor, p.host, p.launchers),
             **clock_fields(meeting, i),
         )
         for i, ((rank, file, p), arrival, floor) in enumerate(zip(placed, meeting.arrivals, least.parts, strict=True))
     ]
+    lateness = late(seats, [p.host for _, _, p in placed], meeting)
     run = replay(seats, [part.script for _, _, part in placed], meeting, least.parts)
     rows = _with_flops(_merge(measured, given), given)
     memory = breakdowns(ranked, [f for f in files if f.memory and not f.parts], given)
     if not rows and not memory:
         raise TraceError("nothing to explain: no spans on any thread or device", where=str(paths[0]), fix=FIX)
-    world = _world(files, given)
     notes += [*given.events.health, *meeting.health, *least.health, *_missing(rows, world)]
     summary = summarise(rows, world)
     notes += doubts.of_steps(summary)
@@ -118,11 +120,11 @@ def account(
             **trusted(summary, notes),
             "samples_s": _rate(summary, given),
             "ceilings": of_ceilings(least),
-            "lateness": late(seats, [p.host for _, _, p in placed], meeting),
+            "lateness": lateness,
             "collectives": collectives(seats, meeting),
             "critical_path": critical_path(run) if run else None,
         },
-        findings=supported(findings(rows, lateness(meeting, seats), run, given.spec), notes),
+        findings=supported(findings(rows, {row["rank"]: row["wait_ns"] for row in lateness}, run, given.spec), notes),
         cliffs=cliffs(given.events),
         stragglers=stragglers(seats, measured, meeting),
         memory=memory,
@@ -165,6 +167,12 @@ def _ranks(files: Sequence[FileParts]) -> tuple[list[tuple[int, FileParts]], lis
         out.append((rank, file))
     text = "traces that do not say their rank: it is taken from the file's name, or is the first free number"
     return out, [Health(what="rank_unknown", count=guessed, affects="ranks", text=text)] if guessed and len(files) > 1 else []
+
+
+def _steps(part: Part, arrivals: Arrivals, floors: Floors) -> tuple[StepBreakdown, ...]:
+    """The steps of one device with their floors. Its pieces are many and are not kept."""
+    pieces = cut(part.work, part.windows, part.host, arrivals)
+    return with_floors(attribute(part.work, part.windows, part.host, pieces), part.work, pieces, floors)
 
 
 def _on(part: Part, rank: int, mesh: Mesh) -> Part:

@@ -11,9 +11,10 @@ import numpy as np
 
 from headway.spec.event import COMM_PREFIX, PHASES
 from headway.trace import marks
-from headway.trace.modules import by_track, graphs, looked_up, modules
+from headway.trace.modules import graphs, modules
 from headway.trace.sweep import NEVER, Ints, Steps, distinct, paint
 from headway.trace.table import DEVICE_WORK, HOST, Kind, Table
+from headway.trace.tracks import by_track, looked_up
 
 CAUSE_OF_PHASE = np.array([marks.CAUSE_CODE.get(p, -1) if p in marks.FROM_PHASE else -1 for p in PHASES], np.int64)
 OUTER_PHASES = [marks.PHASE_CODE[p] for p in ("encode", "checkpoint", "evaluate", "ema")]  # whatever is called within belongs to them

@@ -26,6 +26,7 @@ def kernels(work: Work, windows: Windows, floors: Floors, host: Host, launchers:
     if not len(inside):
         return ()
     length = (work.end - work.start)[inside]
+    kinds = [*_NAMES, *(f"comm.{name}" for name in _collectives(work))]
     pairs, code = classes(work.name[inside], _kind(work)[inside])
     operator = _of_most(code, launchers.code[inside], length, len(pairs), launchers.names)
     module = _of_most(code, *_modules(work, host, inside, length, len(pairs)))
@@ -44,7 +45,7 @@ def kernels(work: Work, windows: Windows, floors: Floors, host: Host, launchers:
         out.append(
             KernelUse(
                 name=work.names[name],
-                kind=_NAMES[kind] if kind < len(_NAMES) else f"comm.{_collectives(work)[kind - len(_NAMES)]}",
+                kind=kinds[kind],
                 count=len(ns),
                 total_ns=int(ns.sum()),
                 median_ns=int(ns[len(ns) // 2]),

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from headway.trace import marks
-from headway.trace.sweep import NEVER, Ints, Steps, classes, depth, distinct, innermost
+from headway.trace.sweep import Ints, Steps, classes, depth, distinct
 from headway.trace.table import HOST, Kind, Table
+from headway.trace.tracks import by_track, looked_up
 
 Named = tuple[tuple[str, ...], dict[int, Steps]]  # names of codes, and the code on each track over time
 
@@ -91,18 +92,3 @@ def _of_forward(table: Table, nodes: Ints, forward: dict[int, Steps]) -> Ints:
     row = made[np.maximum(index, 0)]
     found = (index >= 0) & (table.sequence[row] == table.sequence[nodes])
     return np.where(found, looked_up(forward, table.track[row], table.start[row]), -1)
-
-
-def by_track(table: Table, rows: Ints, code: Ints) -> dict[int, Steps]:
-    """For each track, the code of its innermost row among `rows`."""
-    tracks = table.track[rows]
-    return {int(t): innermost(table.start[mine], table.end[mine], code[mine]) for t in distinct(tracks) for mine in (rows[tracks == t],)}
-
-
-def looked_up(steps_of: dict[int, Steps], track: Ints, time: Ints) -> Ints:
-    """The value at each (track, time); -1 where a track has none."""
-    out = np.full(len(time), -1, np.int64)
-    for key in distinct(track).tolist():
-        rows = track == key
-        out[rows] = steps_of.get(key, NEVER).at(time[rows])
-    return out

@@ -29,6 +29,8 @@ class Pieces:
     owner: Ints  # row of work that runs, -1 for idle
     track: Ints  # host track from which phase and module are read
     when: Ints  # at this moment of that track
+    names: tuple[str, ...]  # of buckets
+    bucket: Ints  # code into names
 
 
 def cut(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> Pieces:
@@ -47,7 +49,8 @@ def cut(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> Pieces:
         when = np.where(runs, work.launched[safe], start)
     else:
         track, when = np.full(len(start), host.training, np.int64), start
-    return Pieces(start, length, window, row, track, when)
+    names, bucket = _buckets(work, host, arrivals, start, row, track)
+    return Pieces(start, length, window, row, track, when, tuple(names), bucket)
 
 
 def _waited_for(work: Work, windows: Windows, host: Host, until: Ints, window: Ints) -> Ints:
@@ -59,17 +62,17 @@ def _waited_for(work: Work, windows: Windows, host: Host, until: Ints, window: I
     return np.where(track >= 0, track, host.training)
 
 
-def buckets(work: Work, host: Host, arrivals: Arrivals, pieces: Pieces) -> tuple[list[str], Ints]:
+def _buckets(work: Work, host: Host, arrivals: Arrivals, start: Ints, row: Ints, track: Ints) -> tuple[list[str], Ints]:
     """(names of buckets, bucket of each piece)."""
     names = [f"compute.{c}" for c in COMPUTE_CLASSES] + ["copy.h2d", "copy.d2h"] + [f"idle.{c}" for c in IDLE_CAUSES]
     code_of = {n: i for i, n in enumerate(names)}
     first_idle = code_of[f"idle.{IDLE_CAUSES[0]}"]
-    idle = pieces.owner < 0
-    bucket = np.full(len(pieces.start), -1, np.int64)
-    bucket[idle] = first_idle + host.cause(pieces.track[idle], pieces.start[idle])
+    idle = row < 0
+    bucket = np.full(len(start), -1, np.int64)
+    bucket[idle] = first_idle + host.cause(track[idle], start[idle])
     if not len(work):
         return names, bucket
-    owner = np.maximum(pieces.owner, 0)
+    owner = np.maximum(row, 0)
     level = np.where(idle, -1, work.level[owner])
     of_level = np.arange(D2H + 1)
     of_level[H2D], of_level[D2H] = code_of["copy.h2d"], code_of["copy.d2h"]
@@ -82,7 +85,7 @@ def buckets(work: Work, host: Host, arrivals: Arrivals, pieces: Pieces) -> tuple
         stem = np.array([order[s] for s in stems], np.int64)[comm]
         last, sure = arrivals.time[owner[mine]], arrivals.until[owner[mine]]
         transfer, wait, unsplit = range(len(COMM_PARTS))
-        begin = pieces.start[mine]
+        begin = start[mine]
         part = np.select([last < 0, begin < last, begin < sure], [unsplit, wait, unsplit], transfer)
         bucket[mine] = len(names) + stem * len(COMM_PARTS) + part
         names = names + [f"{s}.{p}" for s in order for p in COMM_PARTS]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headway.trace.host import Host
-from headway.trace.pieces import buckets, cut
+from headway.trace.pieces import cut
 from headway.trace.ranks.wait import Arrivals
 from headway.trace.sweep import Ints
 from headway.trace.windows import Windows
@@ -39,7 +39,7 @@ class Timeline:
 def timeline(rank: int, work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> Timeline:
     """The timeline of one device."""
     pieces = cut(work, windows, host, arrivals)
-    names, bucket = buckets(work, host, arrivals, pieces)
+    bucket = pieces.bucket
     phase = host.phase(pieces.track, pieces.when)
     module = host.module(pieces.track, pieces.when)
     module = np.where(module >= 0, module, len(host.modules))
@@ -62,7 +62,7 @@ def timeline(rank: int, work: Work, windows: Windows, host: Host, arrivals: Arri
         phase=phase[first],
         module=module[first],
         label=label[first],
-        names=tuple(names),
+        names=pieces.names,
         modules=(*host.modules, "other"),
         labels=work.names,
     )

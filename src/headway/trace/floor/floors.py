@@ -18,8 +18,8 @@ from headway.spec.breakdown import COMPUTE_CLASSES, Health, StepBreakdown
 from headway.spec.hardware import Ceilings
 from headway.trace.floor.ceiling import groups
 from headway.trace.floor.cost import FORMATS, Costs
-from headway.trace.sweep import Ints, distinct, paint
-from headway.trace.windows import Windows
+from headway.trace.pieces import Pieces
+from headway.trace.sweep import Ints
 from headway.trace.work import NUM_CLASSES, Work
 
 SAID: Final = 0.05  # of the known time: floors above what was measured by more than this are said
@@ -72,20 +72,15 @@ def _rate(name: str, ceilings: Ceilings) -> float:
     return next((ceilings.flops[n] for n in (name, *_WIDER.get(name, ())) if n in ceilings.flops), np.nan)
 
 
-def with_floors(steps: Sequence[StepBreakdown], work: Work, windows: Windows, found: Floors) -> tuple[StepBreakdown, ...]:
+def with_floors(steps: Sequence[StepBreakdown], work: Work, pieces: Pieces, found: Floors) -> tuple[StepBreakdown, ...]:
     """`steps` of one device with their floors, over the time in which each kernel has the device to itself (as buckets count it)."""
     if not found.known.any():
         return tuple(steps)
-    num = len(windows.steps)
+    num = len(steps)
     least, measured = np.zeros((num, NUM_CLASSES)), np.zeros((num, NUM_CLASSES), np.int64)
-    owner = paint(work.start, work.end, work.level)
-    edges = distinct(np.concatenate((owner.edges, windows.edges)))
-    edges = edges[(edges >= windows.edges[0]) & (edges <= windows.edges[-1])]
-    start, length = edges[:-1], np.diff(edges)
-    row, window = owner.at(start), windows.of_time(start)
-    runs = (row >= 0) & (window >= 0)
-    runs[runs] &= (work.level[row[runs]] < NUM_CLASSES) & found.known[row[runs]]
-    row, window, length = row[runs], window[runs], length[runs]
+    runs = pieces.owner >= 0
+    runs[runs] &= (work.level[pieces.owner[runs]] < NUM_CLASSES) & found.known[pieces.owner[runs]]
+    row, window, length = pieces.owner[runs], pieces.window[runs], pieces.length[runs]
     np.add.at(measured, (window, work.level[row]), length)
     np.add.at(least, (window, work.level[row]), length * found.share[row])
     return tuple(_filled(step, least[k], measured[k]) for k, step in enumerate(steps))

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from headway.trace import classify, marks
 from headway.trace.host import comm_axes
 from headway.trace.ranks.axes import Mesh, named
-from headway.trace.sweep import NEVER, Ints, Steps, distinct, innermost
+from headway.trace.sweep import Ints, Steps
 from headway.trace.table import HOST, Collective, Kind, Table
+from headway.trace.tracks import by_track, looked_up
 
 POINT_TO_POINT = frozenset(("send", "recv", "send_recv", "peer_copy"))
 _FSDP_AXIS = {"all_gather": "dp_shard", "reduce_scatter": "dp_shard", "all_reduce": "dp_replicate"}
@@ -60,8 +61,8 @@ def describe(
         return (), comm_of, number
     issuer = _issuers(table, track[mine], launched[mine]) if source is None else source
     names, open_axis = comm_axes(table)
-    axis = _looked_up(open_axis, track[mine], launched[mine]).tolist()
-    sharded = (_looked_up(_fsdp(table), track[mine], launched[mine]) >= 0).tolist()
+    axis = looked_up(open_axis, track[mine], launched[mine]).tolist()
+    sharded = (looked_up(_fsdp(table), track[mine], launched[mine]) >= 0).tolist()
     found: dict[tuple[Collective, int, bool], int] = {}
     codes = []
     heard: dict[tuple[Collective | None, Collective | None, int, int, int], Collective] = {}  # most rows say what others have said
@@ -112,26 +113,14 @@ def _issuers(table: Table, track: Ints, time: Ints) -> Ints:
     best = np.array([0 if r in table.collectives and table.collectives[r].group is not None else 1 for r in told], np.int64)
     out = np.full(len(track), -1, np.int64)
     for level in (1, 0):  # rows with the group's name win over those without
-        chosen = rows[best == level]
-        tracks = table.track[chosen]
-        steps = {int(t): innermost(table.start[r], table.end[r], r) for t in distinct(tracks) for r in (chosen[tracks == t],)}
-        found = _looked_up(steps, track, time)
+        found = looked_up(by_track(table, rows[best == level], np.arange(len(table))), track, time)
         out = np.where(found >= 0, found, out)
     return out
 
 
 def _fsdp(table: Table) -> dict[int, Steps]:
     rows = np.flatnonzero(table.of(*HOST) & table.named(lambda n: n.startswith("FSDP::")))
-    tracks = table.track[rows]
-    return {int(t): innermost(table.start[r], table.end[r], r) for t in distinct(tracks) for r in (rows[tracks == t],)}
-
-
-def _looked_up(steps: dict[int, Steps], track: Ints, time: Ints) -> Ints:
-    out = np.full(len(track), -1, np.int64)
-    for key in distinct(track).tolist():
-        rows = track == key
-        out[rows] = steps.get(key, NEVER).at(time[rows])
-    return out
+    return by_track(table, rows, np.arange(len(table)))
 
 
 def _group(table: Table, said: Collective) -> tuple[int, ...]:

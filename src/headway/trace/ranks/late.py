@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headway.spec.event import PHASES
 from headway.trace.host import Host
-from headway.trace.pieces import Pieces, buckets, cut
+from headway.trace.pieces import Pieces, cut
 from headway.trace.ranks.match import Matches, Seat
 from headway.trace.ranks.wait import Meeting
 from headway.trace.sweep import Ints, covered, union
@@ -48,20 +48,19 @@ def late(seats: Sequence[Seat], hosts: Sequence[Host], meeting: Meeting) -> list
     since = _since(meeting, held)
     for s, here in enumerate(seats):
         pieces = cut(here.work, here.windows, hosts[s], meeting.arrivals[s])
-        names, bucket = buckets(here.work, hosts[s], meeting.arrivals[s], pieces)
-        exposed = np.array([n.endswith(".wait") for n in names], bool)[bucket]
+        exposed = np.array([n.endswith(".wait") for n in pieces.names], bool)[pieces.bucket]
         by = meeting.arrivals[s].rank[pieces.owner[exposed]]
         for r in np.unique(by).tolist():
             rows[r]["exposed_ns"] += int(pieces.length[exposed][by == r].sum())
         for sign, of in ((1, since.late), (-1, since.entry)):
-            _excess(rows, pieces, names, bucket, sign, found, of, since, rank, s)
+            _excess(rows, pieces, sign, found, of, since, rank, s)
         mine = seat == s
         if not mine.any():
             continue
         row = rows[here.rank]
         row["wait_ns"] += int(wait[mine].sum())
         _add(row["waiting"], {str(r): int(wait[mine & (waiting == r)].sum()) for r in np.unique(waiting[mine]).tolist()})
-        for name, parts in _doing(pieces, names, bucket, hosts[s], end[mine], wait[mine]).items():
+        for name, parts in _doing(pieces, hosts[s], end[mine], wait[mine]).items():
             _add(row[name], parts)
     for of, ns in zip(rank[found.seat[since.late]].tolist(), meeting.wait[since.entry].tolist(), strict=True):
         rows[of]["excess_ns"] += ns
@@ -119,9 +118,8 @@ def _since(meeting: Meeting, held: Ints) -> _Since:
 
 
 def _excess(
-    rows: dict[int, dict[str, Any]], pieces: Pieces, names: Sequence[str], bucket: Ints, sign: int, found: Matches, of: Ints, since: _Since,
-    rank: Ints, seat: int,
-) -> None:  # fmt: skip
+    rows: dict[int, dict[str, Any]], pieces: Pieces, sign: int, found: Matches, of: Ints, since: _Since, rank: Ints, seat: int
+) -> None:
     """Adds to (or takes from) the excess of each late rank what one seat did, by bucket, from the last meeting to its arrival."""
     mine = np.flatnonzero(found.seat[of] == seat)
     if not len(mine):
@@ -130,14 +128,16 @@ def _excess(
     late = rank[found.seat[since.late[mine]]]
     for r in np.unique(late).tolist():
         at = late == r
-        parts = {names[c]: sign * _within(pieces, bucket == c, begin[at], end[at]) for c in np.unique(bucket).tolist()}
+        codes = np.unique(pieces.bucket).tolist()
+        parts = {pieces.names[c]: sign * _within(pieces, pieces.bucket == c, begin[at], end[at]) for c in codes}
         _add(rows[r]["excess"], {n: ns for n, ns in parts.items() if ns})
 
 
-def _doing(pieces: Pieces, names: Sequence[str], bucket: Ints, host: Host, end: Ints, wait: Ints) -> dict[str, dict[str, int]]:
+def _doing(pieces: Pieces, host: Host, end: Ints, wait: Ints) -> dict[str, dict[str, int]]:
     """Nanoseconds of one device in the windows [end - wait, end), by bucket, phase and module."""
     module = host.module(pieces.track, pieces.when)
-    parts: dict[str, tuple[Sequence[str], Ints]] = {"buckets": (names, bucket), "phases": (PHASES, host.phase(pieces.track, pieces.when))}
+    phase = host.phase(pieces.track, pieces.when)
+    parts: dict[str, tuple[Sequence[str], Ints]] = {"buckets": (pieces.names, pieces.bucket), "phases": (PHASES, phase)}
     if host.modules:
         parts["modules"] = ((*host.modules, "other"), np.where(module >= 0, module, len(host.modules)))
     total = int(wait.sum())

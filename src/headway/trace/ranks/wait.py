@@ -96,15 +96,6 @@ def meet(seats: Sequence[Seat]) -> Meeting:
     )
 
 
-def lateness(meeting: Meeting, seats: Sequence[Seat]) -> dict[int, int]:
-    """Nanoseconds that each rank, arriving last, made the others wait inside collectives."""
-    found = meeting.matches
-    if not len(found):
-        return {}
-    rank = np.array([s.rank for s in seats], np.int64)[found.seat[meeting.last]]
-    return {int(r): int(meeting.wait[rank == r].sum()) for r in np.unique(rank[meeting.wait > 0]).tolist()}
-
-
 def clock_fields(meeting: Meeting, seat: int) -> dict[str, Any]:
     """The fields of a RankBreakdown about the clock of one seat."""
     if meeting.clocks is None:
