@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from headway.runtime import ceilings
+from headway.runtime import ceilings, stopwatch
 from headway.runtime.ceilings import BUDGET_S
 
 
@@ -22,6 +22,6 @@ def test_memory_is_measured_within_its_budget() -> None:
 
 def test_a_copy_moves_its_bytes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ceilings, "BUDGET_S", 0.0)
-    monkeypatch.setattr(ceilings, "_cpu_seconds", lambda run: 0.5)
+    monkeypatch.setattr(stopwatch, "cpu_seconds", lambda run: 0.5)
     assert ceilings._copied(8 << 20, torch.device("cpu")) == 2 * (8 << 20) / 0.5
     assert ceilings._copied(1 << 20, torch.device("cpu")) == 2 * (1 << 20) * 4 / 0.5, "several small copies are timed together"

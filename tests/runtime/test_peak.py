@@ -56,7 +56,7 @@ def test_the_best_edge_counts_and_slow_devices_stay_small(monkeypatch: pytest.Mo
         edges.append(len(a))
         return cost[len(a)]
 
-    monkeypatch.setattr(peak, "_cpu_seconds", seconds)
+    monkeypatch.setattr(peak, "_seconds", seconds)
     value, source = peak_flops("measured", "cpu", "fp32")
     assert value == 2 * 1024**3 / 0.01 and "edge 1024" in source
     assert max(edges) == 1024 and sum(map(cost.__getitem__, edges)) < 0.4, "2048 would not fit the budget"
@@ -69,6 +69,6 @@ def test_one_slow_try_does_not_end_the_search(monkeypatch: pytest.MonkeyPatch) -
         tries.append(len(a))
         return 0.05 if len(tries) == 2 else 2 * len(a) ** 3 / 200e9
 
-    monkeypatch.setattr(peak, "_cpu_seconds", seconds)
+    monkeypatch.setattr(peak, "_seconds", seconds)
     assert peak_flops("measured", "cpu", "fp32")[0] == pytest.approx(200e9)
     assert max(tries) > 512

@@ -19,7 +19,7 @@ from headway.spec.errors import RunError, SpecError
 from headway.spec.finding import Finding
 from headway.spec.run import RunSpec
 from headway.spec.trial import Trial
-from headway.study import trial
+from headway.study import runs, trial
 
 SLOW = """
 import time
@@ -74,11 +74,11 @@ def trained(monkeypatch: pytest.MonkeyPatch, step_ns: Any) -> list[tuple[str, di
     """Short runs that take `step_ns(name, fields)` a step, and the list of those that were started."""
     started: list[tuple[str, dict[str, Any]]] = []
 
-    def train(settings: Path, path: Path, fields: Mapping[str, Any]) -> None:
+    def train(recipe: str, path: Path, *, fields: Mapping[str, Any], threads: int | None) -> None:
         started.append((path.name, dict(fields)))
         events(path, [900_000_000] * trial.WARMUP + [step_ns(path.name, fields)] * 10)
 
-    monkeypatch.setattr(trial, "_train", train)
+    monkeypatch.setattr(runs, "train", train)
     return started
 
 
@@ -156,10 +156,10 @@ def test_a_slow_loader_is_found_and_its_cure_gains(
     """A data set that waits 2 ms for each sample: workers are the patch, and the wait goes away."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     (tmp_path / "slow.py").write_text(SLOW)
-    fields = ["--data.name", f"{tmp_path}/slow.py:make", "--model.width", "32", "--model.depth", "1", "--global-batch", "16"]
-    quiet = ["--samples", "480", "--checkpoint.every", "0", "--observe.profile-steps", "20-24", "--observe.progress", "none"]
+    fields = {"data.name": f"{tmp_path}/slow.py:make", "model.width": 32, "model.depth": 1, "global_batch": 16}
+    quiet = {"samples": 480, "checkpoint.every": 0, "observe.profile_steps": "20-24", "observe.progress": "none"}
     path = tmp_path / "run"
-    trial._train_words(["train", "digits", *fields, *quiet, "--run", str(path)], path)
+    runs.train("digits", path, fields=fields | quiet)
     assert main(["try", str(path), "--finding", "1", "--pairs", "3", "--steps", "30", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["schema"] == "headway.trial/1"

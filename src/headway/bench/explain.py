@@ -10,7 +10,6 @@ answers with its table; the peer reads the trace and gives its temporal breakdow
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import shutil
@@ -23,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from headway.runtime import folder
 from headway.spec.errors import RunError
 from headway.stats.intervals import Interval, mean_interval
 from headway.stats.paired import Paired, children_cpu_ns, run_paired
@@ -105,8 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"HolisticTraceAnalysis  {peer['mean']:.3f} CPU s  [{peer['low']:.3f}, {peer['high']:.3f}]")
     print(f"ratio                  {ratio['mean']:.3f}        [{ratio['low']:.3f}, {ratio['high']:.3f}]  (at most {MOST_RATIO:.3f})")
     if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(result, indent=2) + "\n")
+        folder.write_json(args.out, result)
     return 0 if result["holds"] else 1
 
 

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.runtime import folder
 from headway.spec.breakdown import group
 from headway.trace.explain import explain
 
@@ -157,8 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     result = measure(args.gigabytes, args.workers)
     print(json.dumps(result, indent=2))
     if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(result, indent=2) + "\n")
+        folder.write_json(args.out, result)
     return 1 if result["ranks_with_a_wrong_sum"] else 0
 
 

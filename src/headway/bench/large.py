@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.bench.explain import PEER, PEER_VERSION
+from headway.runtime import folder
 from headway.spec.errors import RunError
 
 SCHEMA = "headway.explain_large/1"
@@ -191,8 +192,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     result = measure(args.trace, args.peer_python, args.repeats)
     print(told(result))
     if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(result, indent=2) + "\n")
+        folder.write_json(args.out, result)
     return 0 if result["holds"] else 1
 
 

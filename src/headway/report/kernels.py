@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from headway.report import format as fmt
@@ -11,31 +12,18 @@ from headway.report.markup import Html, breakable, tag
 from headway.spec.breakdown import Breakdown
 from headway.spec.cliff import Cliff
 from headway.spec.kernel import KernelUse
+from headway.trace.kernels import merged
 
 SHOWN: Final = 40  # of all; --json holds every one
 
 
 def kernel_rows(b: Breakdown) -> list[KernelUse]:
     """The kernels of all devices added up, the longest first; a median is the largest of the devices'."""
-    rows: dict[tuple[str, str], KernelUse] = {}
-    for rank in b.ranks:
-        for k in rank.kernels:
-            old = rows.get((k.name, k.kind))
-            rows[k.name, k.kind] = k if old is None else _plus(old, k)
-    return sorted(rows.values(), key=lambda k: -k.total_ns)
-
-
-def _plus(a: KernelUse, b: KernelUse) -> KernelUse:
-    floor = None if a.floor_ns is None and b.floor_ns is None else (a.floor_ns or 0) + (b.floor_ns or 0)
-    return KernelUse(
-        name=a.name,
-        kind=a.kind,
-        count=a.count + b.count,
-        total_ns=a.total_ns + b.total_ns,
-        median_ns=max(a.median_ns, b.median_ns),
-        floor_ns=floor,
-        known_ns=a.known_ns + b.known_ns,
-    )
+    tables = [rank.kernels for rank in b.ranks]
+    largest: dict[tuple[str, str], int] = {}
+    for k in (k for table in tables for k in table):
+        largest[k.name, k.kind] = max(k.median_ns, largest.get((k.name, k.kind), 0))
+    return [replace(k, median_ns=largest[k.name, k.kind]) for k in merged(tables)]
 
 
 def kernel_section(b: Breakdown) -> Html | None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
 
 from headway.spec.errors import RunError
-
-_RECORDS: Final = frozenset(("run.json", "graph.json", "status.json"))
+from headway.spec.event import RECORDS
 
 
 def target(path: str | os.PathLike[str]) -> Path:
@@ -19,6 +17,6 @@ def target(path: str | os.PathLike[str]) -> Path:
         raise RunError("is a folder", where=str(out), fix=fix)
     if out.exists() and not out.is_file():
         raise RunError("is no ordinary file and would be replaced by one", where=str(out), fix=fix)
-    if out.name in _RECORDS and out.exists():
+    if out.name in RECORDS and out.exists():
         raise RunError("is a record of a run and would be lost", where=str(out), fix=fix)
     return out

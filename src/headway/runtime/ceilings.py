@@ -6,10 +6,12 @@ Floors of a trace are counted against these. They cost less than half a second a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import torch
+
+from headway.runtime import stopwatch
 
 LARGE: Final = {"cpu": 64 << 20, "cuda": 1 << 30}  # bytes of the buffer that is copied: beyond any cache
 SMALL: Final = {"cpu": 256 << 10, "cuda": 8 << 20}  # fits: what a step of a small model works on
@@ -39,7 +41,7 @@ def _copied(size: int, device: torch.device) -> float:
     """Best bytes/s of copies of `size` bytes within the budget; the first, which touches new pages, does not count."""
     source = torch.zeros(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    seconds = _cuda_seconds if device.type == "cuda" else _cpu_seconds
+    seconds = stopwatch.of(device)
     repeats = max(1, (4 << 20) // size)  # a copy of a few microseconds is timed with others
 
     def run() -> None:
@@ -52,18 +54,3 @@ def _copied(size: int, device: torch.device) -> float:
         best = min(best, seconds(run))
         if time.perf_counter() >= end:
             return 2 * size * repeats / best
-
-
-def _cpu_seconds(run: Callable[[], None]) -> float:
-    start = time.perf_counter_ns()
-    run()
-    return max(time.perf_counter_ns() - start, 1) / 1e9
-
-
-def _cuda_seconds(run: Callable[[], None]) -> float:
-    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    first.record()
-    run()
-    last.record()
-    last.synchronize()
-    return float(first.elapsed_time(last)) / 1e3

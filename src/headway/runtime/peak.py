@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 import torch
 from torch import Tensor
 
+from headway.runtime import stopwatch
 from headway.spec.errors import SpecError
 from headway.spec.hardware import DEVICES
 
@@ -42,12 +42,11 @@ def _measured(device: torch.device, compute: str) -> tuple[float, str]:
     The smallest edge is large enough that a pause of the machine or the start of threads cannot make up most of a try.
     """
     edge, largest = EDGES["cuda" if device.type == "cuda" else "cpu"]
-    seconds = _cuda_seconds if device.type == "cuda" else _cpu_seconds
     left, best, best_edge = BUDGET_S, 0.0, edge
     a = _square(edge, device, compute)
-    seconds(a)  # the first call sets libraries up
+    _seconds(a)  # the first call sets libraries up
     while left > 0:
-        took = seconds(a)
+        took = _seconds(a)
         left -= took
         rate = 2 * edge**3 / took
         best, best_edge = (rate, edge) if rate > best else (best, best_edge)
@@ -63,16 +62,6 @@ def _square(edge: int, device: torch.device, compute: str) -> Tensor:
     return torch.randn(edge, edge, device=device, generator=generator).to(DTYPES[compute])
 
 
-def _cpu_seconds(a: Tensor) -> float:
-    start = time.perf_counter_ns()
-    torch.mm(a, a)
-    return max(time.perf_counter_ns() - start, 1) / 1e9
-
-
-def _cuda_seconds(a: Tensor) -> float:
-    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    first.record()
-    torch.mm(a, a)
-    last.record()
-    last.synchronize()
-    return float(first.elapsed_time(last)) / 1e3
+def _seconds(a: Tensor) -> float:
+    """Seconds of one matmul of `a` with itself, where it is."""
+    return stopwatch.of(a.device)(lambda: torch.mm(a, a))

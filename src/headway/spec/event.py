@@ -29,6 +29,9 @@ MODULE_PREFIX: Final = "headway::module::"  # host mark of a module: headway::mo
 COMM_PREFIX: Final = "headway::comm::"  # host mark of a collective's group: headway::comm::dp_shard
 
 
+RECORDS: Final = frozenset(("run.json", "graph.json", "status.json", "evaluate.json", "trials.json"))  # JSON that a run keeps of itself
+
+
 def events_file(rank: int) -> str:
     """Name of the events file of `rank`."""
     return "events.jsonl" if rank == 0 else f"events.rank{rank}.jsonl"

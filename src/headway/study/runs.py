@@ -16,10 +16,18 @@ from headway.spec.errors import RunError
 
 def command(recipe: str, run: Path, *, fields: Mapping[str, Any]) -> list[str]:
     """The train command of a run: `fields` are overrides by dotted name."""
-    words = [sys.executable, "-m", "headway", "train", recipe, "--run", str(run)]
-    for name, value in fields.items():
-        words += [f"--{name.replace('_', '-')}", str(value)]
-    return words
+    return [sys.executable, "-m", "headway", "train", recipe, "--run", str(run), *options(fields)]
+
+
+def options(fields: Mapping[str, Any]) -> list[str]:
+    """`fields` as options of the command line."""
+    return [f"--{name.replace('_', '-')}={_text(value)}" for name, value in fields.items()]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def start(recipe: str, run: Path, *, fields: Mapping[str, Any], log: Path | None = None) -> subprocess.Popen[bytes]:
@@ -28,18 +36,20 @@ def start(recipe: str, run: Path, *, fields: Mapping[str, Any], log: Path | None
     return subprocess.Popen(command(recipe, run, fields=fields), stdout=out, stderr=out, start_new_session=True, env=environment())
 
 
-def train(recipe: str, run: Path, *, fields: Mapping[str, Any]) -> None:
-    """Train to the end. Raises RunError with the run's own words if it fails."""
+def train(recipe: str, run: Path, *, fields: Mapping[str, Any], threads: int | None = 1) -> None:
+    """Train to the end. Raises RunError with the run's own words if it fails. `threads` of a process; None: as the caller's."""
     run.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(command(recipe, run, fields=fields), capture_output=True, text=True, env=environment(), check=False)
+    env = environment(threads)
+    done = subprocess.run(command(recipe, run, fields=fields), capture_output=True, text=True, env=env, check=False)
     if done.returncode:
         raise RunError(f"exit code {done.returncode}: {done.stderr.strip()[-2000:]}", where=f"run {run}")
 
 
-def environment() -> dict[str, str]:
+def environment(threads: int | None = 1) -> dict[str, str]:
     """The environment of a run: ours without what makes it a rank of another."""
-    drop = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "HEADWAY_ERRORS")
-    return {k: v for k, v in os.environ.items() if k not in drop} | {"OMP_NUM_THREADS": "1"}
+    drop = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID", "HEADWAY_ERRORS")
+    kept = {k: v for k, v in os.environ.items() if k not in drop}
+    return kept if threads is None else kept | {"OMP_NUM_THREADS": str(threads)}
 
 
 def losses(run: Path) -> dict[int, float]:

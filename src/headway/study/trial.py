@@ -11,12 +11,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import os
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +28,7 @@ from headway.spec.run import require
 from headway.spec.trial import SCHEMA, Trial
 from headway.stats.intervals import mean_interval
 from headway.stats.paired import b_goes_first
+from headway.study import runs
 from headway.trace.events import read_events
 from headway.trace.explain import explain
 
@@ -40,7 +38,6 @@ MOST: Final = 400
 SECONDS: Final = 8.0  # that a run takes, by the run's own step, where the number of steps is not given
 _FILE: Final = "trials.json"
 _QUIET: Final = {"observe.profile_steps": "", "observe.progress": "none", "observe.capture": False, "observe.trackers": ()}
-_OTHER_RUN: Final = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID", "HEADWAY_ERRORS")
 
 
 def attempt(
@@ -60,7 +57,7 @@ def attempt(
     base: dict[str, Any] = {**_QUIET, "samples": count * run.spec.global_batch, "checkpoint.every": _every(run, count, finding.patch)}
     sides: tuple[dict[str, Any], ...] = (base, base | dict(finding.patch))
     for side in sides:
-        require(apply_overrides(run.spec, _words(side)), source=f"the patch of finding {number}")
+        require(apply_overrides(run.spec, runs.options(side)), source=f"the patch of finding {number}")
     order = b_goes_first(pairs)
     measured: list[tuple[float, float]] = []
     for k, b_first in enumerate(order.tolist()):
@@ -68,7 +65,7 @@ def attempt(
         for which in (1, 0) if b_first else (0, 1):
             one = place / f"{'ab'[which]}{k}"
             tell(f"pair {k + 1} of {pairs}: {'with the patch' if which else 'as it is'}, {count} steps")
-            _train(run.path / "run.json", one, sides[which])
+            runs.train(str(run.path / "run.json"), one, fields=sides[which], threads=None)
             took[which] = step_ns(one)
         measured.append((took[0], took[1]))
     gain = mean_interval([a - b for a, b in measured])
@@ -136,30 +133,6 @@ def _steps(run: Run, breakdown: Breakdown, patch: Mapping[str, Any]) -> int:
 def _every(run: Run, steps: int, patch: Mapping[str, Any]) -> int:
     """Checkpoints only where they are what is compared."""
     return run.spec.checkpoint.every if any(name.startswith("checkpoint.") for name in patch) else 0
-
-
-def _words(fields: Mapping[str, Any]) -> list[str]:
-    """`fields` as options of the command line."""
-    return [f"--{name.replace('_', '-')}={_text(value)}" for name, value in fields.items()]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return ",".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _train(settings: Path, run: Path, fields: Mapping[str, Any]) -> None:
-    """One run to its end, started as a user starts it. Raises RunError with its own words if it fails."""
-    run.parent.mkdir(parents=True, exist_ok=True)
-    _train_words(["train", str(settings), "--run", str(run), *_words(fields)], run)
-
-
-def _train_words(words: Sequence[str], run: Path) -> None:
-    environment = {k: v for k, v in os.environ.items() if k not in _OTHER_RUN}
-    done = subprocess.run([sys.executable, "-m", "headway", *words], capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        raise RunError(f"a short run ended with exit code {done.returncode}: {done.stderr.strip()[-2000:]}", where=f"run {run}")
 
 
 def _keep(path: Path, trial: Trial) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.spec.errors import TraceError
+from headway.spec.event import RECORDS
 from headway.trace.events import Events, read_events
 from headway.trace.read.file import FIX
 
@@ -75,5 +76,4 @@ def _settings(path: Path) -> tuple[dict[str, Any] | None, dict[str, Any]]:
 
 def _traces(folder: Path) -> tuple[Path, ...]:
     """Files of a folder that may be traces; of a run folder, not its own records."""
-    own = ("run.json", "graph.json", "status.json", "evaluate.json", "trials.json")
-    return tuple(sorted(p for p in folder.glob("*") if p.name.endswith(ENDINGS) and p.name not in own and p.is_file()))
+    return tuple(sorted(p for p in folder.glob("*") if p.name.endswith(ENDINGS) and p.name not in RECORDS and p.is_file()))
