@@ -239,5 +239,13 @@ def test_ends_of_zero_make_no_negative_time(tmp_path: Path) -> None:
 
 
 def test_no_word_about_ranks(tmp_path: Path) -> None:
-    for info in ({}, {"backend": "undefined"}, {"rank": "?"}, {"rank": -1, "world_size": "x", "pg_config": [3, {}]}, None, 5):
+    for info in (
+        {},
+        {"backend": "undefined"},
+        {"rank": "?"},
+        {"rank": -1, "world_size": "x", "pg_config": [3, {}]},
+        {"pg_config": 5},
+        None,
+        5,
+    ):
         assert heads(explain([write(tmp_path / "t.json", program(), distributedInfo=info)])) == RIGHT

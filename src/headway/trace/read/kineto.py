@@ -99,7 +99,8 @@ def _distributed(info: Any) -> tuple[int | None, int | None, str, tuple[Group, .
     if not isinstance(info, dict):
         return None, None, "", ()
     groups = []
-    for row in info.get("pg_config") or ():
+    said = info.get("pg_config")
+    for row in said if isinstance(said, list) else ():
         if isinstance(row, dict):
             ranks = row.get("ranks")
             members = tuple(r for r in ranks if isinstance(r, int) and 0 <= r < _MOST_RANKS) if isinstance(ranks, list) else ()
