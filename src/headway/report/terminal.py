@@ -12,7 +12,6 @@ from typing import Final
 from rich.console import Console
 
 from headway.report import format as fmt
-from headway.report.memory import print_memory
 from headway.report.rows import (
     Partition,
     Row,
@@ -50,7 +49,10 @@ def print_breakdown(b: Breakdown, console: Console) -> None:
     _communication(sheet, b)
     _findings(sheet, b, buckets.mean_wall_ns or phases.mean_wall_ns)
     _cliffs(sheet, b)
-    print_memory(sheet, b)
+    if b.memory:
+        from headway.report.memory import print_memory  # few breakdowns have any, and its section is large
+
+        print_memory(sheet, b)
 
 
 def _health(sheet: Sheet, b: Breakdown) -> None:

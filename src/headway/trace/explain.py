@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from headway.spec.breakdown import Breakdown, Health, RankBreakdown, StepBreakdown
+from headway.spec.cliff import Cliff
 from headway.spec.errors import TraceError
 from headway.spec.hardware import Ceilings
+from headway.spec.memory import MemoryBreakdown
 from headway.trace import health as doubts
 from headway.trace.attribute import attribute
-from headway.trace.cliff.find import cliffs
+from headway.trace.events import Events
 from headway.trace.findings import findings
 from headway.trace.fleet.engine import Engine, Watch, reduced, unwatched
 from headway.trace.floor.ceiling import told
@@ -23,7 +25,6 @@ from headway.trace.floor.run import run_floors
 from headway.trace.floor.run import summary as of_ceilings
 from headway.trace.gather import Input, gather
 from headway.trace.kernels import kernels, merged
-from headway.trace.memory.collect import breakdowns
 from headway.trace.part import FileParts, Part
 from headway.trace.pieces import cut
 from headway.trace.ranks.axes import Mesh
@@ -107,7 +108,7 @@ def account(
     lateness = late(seats, [p.host for _, _, p in placed], meeting)
     run = replay(seats, [part.script for _, _, part in placed], meeting, least.parts)
     rows = _with_flops(_merge(measured, given), given)
-    memory = breakdowns(ranked, [f for f in files if f.memory and not f.parts], given)
+    memory = _memory(ranked, [f for f in files if f.memory and not f.parts], given)
     if not rows and not memory:
         raise TraceError("nothing to explain: no spans on any thread or device", where=str(paths[0]), fix=FIX)
     notes += [*given.events.health, *meeting.health, *least.health, *_missing(rows, world)]
@@ -125,7 +126,7 @@ def account(
             "critical_path": critical_path(run) if run else None,
         },
         findings=supported(findings(rows, {row["rank"]: row["wait_ns"] for row in lateness}, run, given.spec), notes),
-        cliffs=cliffs(given.events),
+        cliffs=_cliffs(given.events),
         stragglers=stragglers(seats, measured, meeting),
         memory=memory,
     )
@@ -205,6 +206,27 @@ def _merge(measured: Iterable[RankBreakdown], given: Input) -> list[RankBreakdow
             base = parts[0] if parts else RankBreakdown(rank=rank, device=device, steps=())
             out.append(replace(base, steps=tuple(steps[k] for k in sorted(steps)), source=source, kernels=table))
     return out
+
+
+# Most inputs are traces without a run and without memory: the rooms of those two are imported where they are needed.
+
+
+def _memory(ranked: Sequence[tuple[int, FileParts]], snapshots: Sequence[FileParts], given: Input) -> tuple[MemoryBreakdown, ...]:
+    """Memory of every device whose allocator is recorded, or counted in the events."""
+    if not snapshots and not given.events.logs and not any(file.memory for _, file in ranked):
+        return ()
+    from headway.trace.memory.collect import breakdowns
+
+    return breakdowns(ranked, snapshots, given)
+
+
+def _cliffs(events: Events) -> tuple[Cliff, ...]:
+    """Where the steps of a run became slower."""
+    if not events.steps:
+        return ()
+    from headway.trace.cliff.find import cliffs
+
+    return cliffs(events)
 
 
 def _with_flops(rows: list[RankBreakdown], given: Input) -> list[RankBreakdown]:

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, nullcontext
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Final, Literal
 
@@ -58,6 +55,10 @@ def attempt(path: Path) -> Outcome:
 
 def _pooled(paths: Sequence[Path], workers: int) -> Iterator[Outcome]:
     """Fresh processes (forked from one that has nothing but the readers); no more than two files a worker are on their way."""
+    from concurrent.futures import ProcessPoolExecutor  # here: most reads need no pool, and it is slow to import
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
     context = get_context("forkserver")
     context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(workers, mp_context=context) as pool:

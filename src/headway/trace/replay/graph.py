@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 
@@ -56,6 +57,11 @@ class Graph:
 
     def __len__(self) -> int:
         return len(self.seat)
+
+    @cached_property
+    def plan(self) -> tuple[list[int], list[int]]:
+        """Where the edges of each node end, and the source of each edge: what every simulation walks."""
+        return np.searchsorted(self.node, np.arange(len(self)), side="right").tolist(), self.source.tolist()
 
 
 def graph(seats: Sequence[Seat], scripts: Sequence[Script], meets: Sequence[Ints], arrived: Sequence[Ints]) -> Graph:

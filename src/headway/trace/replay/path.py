@@ -74,6 +74,7 @@ def _walk(run: Replay, seat: int, begin: int, end: int) -> list[Link]:
     links: list[Link] = []
     left = end - begin
     stops = np.searchsorted(graph.node, np.arange(len(graph) + 1))
+    ran = ~np.isin(graph.kind, (Kind.HOST, Kind.LAUNCH))  # on a device
     if node < 0 or out.value[node] < end:  # after all known work: the host
         late = left if node < 0 else min(left, end - int(out.value[node]))
         links.append(Link(run.seats[seat].rank, "idle.unknown", end - late, late, ""))
@@ -88,12 +89,12 @@ def _walk(run: Replay, seat: int, begin: int, end: int) -> list[Link]:
                 links.append(_of_node(run, node, seat, clock, took))
             left -= took
             clock -= took
-        edges = np.arange(stops[node], stops[node + 1])
-        if not len(edges) or left <= 0:
+        first, stop = stops[node], stops[node + 1]
+        if first == stop or left <= 0:
             break
-        reach = out.value[graph.source[edges]] + out.weight[edges]
-        last = edges[reach == reach.max()]
-        edge = int(last[np.argmax(~np.isin(graph.kind[last], (Kind.HOST, Kind.LAUNCH)))])  # of equals, what ran on a device
+        reach = out.value[graph.source[first:stop]] + out.weight[first:stop]
+        last = first + np.flatnonzero(reach == reach.max())
+        edge = int(last[ran[last].argmax()])  # of equals, what ran on a device
         if graph.kind[edge] not in (Kind.ARRIVE, Kind.MOVE):
             for link in _of_edge(run, edge, seat, clock, left):
                 links.append(link)

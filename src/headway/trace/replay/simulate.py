@@ -98,8 +98,8 @@ def _cut(graph: Graph, change: Change, out: NDArray[np.bool_]) -> NDArray[np.boo
 
 def _values(graph: Graph, weight: Ints, own: Ints) -> Ints:
     """value[i] = max over edges (value[source] + weight) + own[i]: one pass, since sources come first."""
-    stops = np.searchsorted(graph.node, np.arange(len(graph)), side="right").tolist()
-    source, much, value = graph.source.tolist(), weight.tolist(), own.tolist()
+    stops, source = graph.plan
+    much, value = weight.tolist(), own.tolist()
     at = 0
     for i, stop in enumerate(stops):
         if at == stop:
