@@ -13,13 +13,12 @@ from headway.cli.options import JSON, RUN, Commands, console, count, print_json,
 
 def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
     """Say where the time of every step went, for a run folder or Kineto traces of any framework."""
-    from headway.runtime import folder
     from headway.spec.breakdown import to_json
     from headway.trace.explain import account
     from headway.trace.floor.ceiling import ceilings_file
     from headway.trace.ranks.axes import parse_mesh
 
-    paths = [p if Path(p).exists() else str(folder.place(p)) for p in args.paths]
+    paths = [p if Path(p).exists() else _run_folder(p) for p in args.paths]
     ceilings = ceilings_file(Path(args.ceilings)) if args.ceilings else None
     mesh = parse_mesh(args.mesh) if args.mesh else None
     found = account(paths, engine=args.engine, workers=args.workers, watch=_watch, ceilings=ceilings, mesh=mesh)
@@ -66,6 +65,13 @@ def _pairs(text: str) -> int:
     if (number := count(text)) < 2:
         raise argparse.ArgumentTypeError(f"an interval needs 2 pairs or more, got {number}")
     return number
+
+
+def _run_folder(name: str) -> str:
+    """The folder of the run called `name`."""
+    from headway.runtime import folder
+
+    return str(folder.place(name))
 
 
 def _watch(files: Sequence[Path]) -> Any:
