@@ -61,7 +61,7 @@ def results() -> str:
             "make overhead",
         ),
         (
-            f"cost of observing: {overhead['spans_a_step']:.0f} spans a step x {overhead['span_us']:.2f} us",
+            f"cost of observing: {overhead['spans_a_step']:.0f} spans a step x {overhead['span_us']:.2f} us and a look at the counters",
             f"{overhead['observation_share']:.3%} of a step",
             "<= 1 %",
             "make overhead",

@@ -12,7 +12,7 @@ from headway.cli.options import JSON, RUN, Commands, console, count, print_json,
 
 
 def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
-    """Say where the time of every step went, for a run folder or Kineto traces of any framework."""
+    """Say where time and memory of every step went, for a run folder or Kineto traces of any framework."""
     from headway.spec.breakdown import to_json
     from headway.trace.explain import account
     from headway.trace.floor.ceiling import ceilings_file
@@ -105,7 +105,7 @@ COMMANDS: Commands = {
         explain,
         "headway explain runs/digits --html report.html        (1 s)",
         [
-            ("paths", {"metavar": "PATH", "nargs": "+", "help": "run, Kineto trace (.json, .json.gz), or a folder of traces"}),
+            ("paths", {"metavar": "PATH", "nargs": "+", "help": "run, Kineto trace, memory snapshot (.pickle), or a folder of them"}),
             ("--html", {"metavar": "FILE", "help": "write one self-contained page"}),
             ("--perfetto", {"metavar": "FILE", "help": "write a trace with our steps, buckets and phases for ui.perfetto.dev"}),
             ("--ceilings", {"metavar": "FILE", "help": "JSON with what the device reaches: flops by format, memory_bytes_s"}),

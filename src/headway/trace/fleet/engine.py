@@ -1,6 +1,6 @@
 """Where files are reduced: in this process, in a pool of processes of this machine, or on a Ray cluster. The answers are the same.
 
-A worker holds one file at a time, so its memory is that of the largest file; what comes back is a few percent of it.
+A worker holds one file at a time, so its memory is that of the largest file. What is left of each comes back, and the caller keeps it.
 """
 
 from __future__ import annotations

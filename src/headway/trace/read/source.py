@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from headway.spec.errors import TraceError
 
-FIX = "Give a PyTorch profiler trace (.json or .json.gz), a folder of them, or a run folder."
+FIX = "Give a PyTorch profiler trace (.json or .json.gz), a memory snapshot (.pickle), a folder of them, or a run folder."
 GZIP = b"\x1f\x8b"
 BLOCK_BYTES = 2 << 20
 _READ_BYTES = 1 << 20
