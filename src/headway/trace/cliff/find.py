@@ -87,7 +87,7 @@ def _spike(name: str, rank: int, rows: list[tuple[int, int, int, Cause]]) -> Cli
 def _period(steps: list[int]) -> list[str]:
     """Whether spikes come at a regular distance."""
     gaps = np.diff(steps)
-    if len(gaps) < 2 or (gaps != gaps[0]).any():
+    if len(gaps) < 2 or gaps[0] == 1 or (gaps != gaps[0]).any():
         return []
     return [f"every {gaps[0]} steps"]
 
