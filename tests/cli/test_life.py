@@ -23,7 +23,7 @@ def words(run: Path, *more: str) -> list[str]:
 
 
 def start(run: Path, *more: str) -> subprocess.Popen[str]:
-    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environ = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"} | {"OMP_NUM_THREADS": "1"}  # as most users have it
     return subprocess.Popen(
         words(run, *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environ
     )

@@ -6,6 +6,7 @@ nothing between two updates.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -24,10 +25,16 @@ LINE_EVERY_S: Final = 5.0
 
 
 class _Console(Console):
-    """A console that falls silent when nobody reads it any more: a training run does not end because of its reader."""
+    """A console that falls silent when nobody reads it any more: a training run does not end because of its reader.
+
+    What could not be written stays in the stream's buffer, and Python would fail to write it again when it ends: it goes to nowhere.
+    """
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.file.fileno())
+        os.close(nowhere)
 
 
 class Progress:
