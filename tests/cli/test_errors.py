@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,12 @@ CASES = {
     "train digits --guard.inject nowhere:5": "SITE:MS",
     "train digits --observe.profile-steps 9-3": "first and the last step",
     "train digits --data.flip": "makes other digits",
+    "train digits --mesh.dp-shard 4096 --global-batch 4096 --run big": "more machines",
+    "train digits --model.name nothing.py:net": "no such file: nothing.py",
+    "train digits --objective.name own.py:los": "'own.py' has no 'los'",
+    f"train digits --run {'x' * 300}": "File name too long",
+    "explain pipe": "is a pipe or a device",
+    "explain /dev/zero": "is a pipe or a device",
     "train folder": "--data.path is needed",
     "train folder --data.path missing": "there is no such folder",
     "train folder --data.path file.txt": "not a folder",
@@ -63,6 +72,7 @@ CASES = {
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file.txt").write_text("hello\n")
     (tmp_path / "zero.json").write_bytes(b"")
     (tmp_path / "torn.json").write_text('{"schema": "headway.run/1", "spec": {')
@@ -86,6 +96,15 @@ def test_all_problems_at_once_and_without_torch(place: Path, capsys: pytest.Capt
     assert main(["check", "digits", "--global-batch", "33", "--mesh.dp-shard", "2", "--mesh.tp", "2", "--model.heads", "5", "--json"]) == 2
     problems = json.loads(capsys.readouterr().out)["problems"]
     assert len(problems) == 3
+
+
+def test_check_looks_for_own_parts_without_running_them(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "loud.py").write_text("raise SystemExit('run')\nclass Net: ...\nloss = 1\n")
+    words = ["--model.name", "bad.py:net", "--data.name", "nomodule.sub:fn", "--objective.name", "loud.py:lss", "--data.size", "4"]
+    assert main(["check", "digits", *words, "--json"]) == 2
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert [p for p in problems if "bad.py, line 1: " in p or "no module 'nomodule.sub'" in p or "did you mean 'loss'" in p] == problems
+    assert main(["check", "digits", "--model.name", "loud.py:Net", "--model.condition", "none", "--json"]) == 0
 
 
 def test_the_processes_must_be_those_of_the_mesh(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,3 +135,12 @@ def test_a_broken_image_is_named_and_counted_or_refused(place: Path, capsys: pyt
     assert "broken.png" in said and "1 " in said
     assert main([*words, "--run", "refuse", "--data.broken", "refuse"]) == 2
     assert "broken.png" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answer", ["", "--json"])
+def test_a_reader_that_has_seen_enough_is_no_error(place: Path, answer: str) -> None:
+    command = f"{sys.executable} -m headway recipes {answer} | true; exit ${{PIPESTATUS[0]}}"
+    environ = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    for env in (environ, environ | {"PYTHONUNBUFFERED": "1"}):
+        ended = subprocess.run(["bash", "-c", f"sleep 0 ; {command}"], env=env, capture_output=True, text=True, timeout=60)
+        assert (ended.returncode, ended.stderr) == (0, "")

@@ -76,10 +76,6 @@ def test_what_is_not_a_data_set(mine: str, name: str, kind: type[Exception], mes
         open_data(DataSpec(name=f"{mine}:{name}", size=4, channels=1))
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    assert problems(DataSpec(name=f"{tmp_path}/none.py:fn")) == [f"--data.name {tmp_path}/none.py:fn: there is no file {tmp_path}/none.py"]
-
-
 def test_a_probe_loads_nothing_heavy() -> None:
     code = "import headway.data.probe, sys; print(*{'torch', 'numpy', 'PIL', 'sklearn'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""

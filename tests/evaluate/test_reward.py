@@ -19,6 +19,7 @@ def short(images, asked): return images.mean((1, 2, 3))[:-1]
 def bad(images, asked): return np.full(len(images), np.nan)
 def none(images, asked): return None
 def words(images, asked): return ["good"] * len(images)
+def fails(images, asked): return asked["nothing"]
 def lonely(images): return images.mean((1, 2, 3))
 number = 3
 """
@@ -57,6 +58,7 @@ def test_a_reward_hears_what_was_asked(file: str) -> None:
         ("none", "not finite|returned shape"),
         ("words", "gave no scores"),
         ("lonely", "gave no scores"),
+        ("fails", r"gave no scores: KeyError: 'nothing' \(.*rewards.py, line"),
         ("number", "is not a function"),
         ("inc", "did you mean 'ink'"),
     ],

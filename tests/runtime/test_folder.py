@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
 import subprocess
@@ -12,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from headway.runtime import folder
+from headway.report.lists import print_status
+from headway.runtime import folder, manifest
 from headway.runtime.folder import Run
+from headway.spec.codec import encode
 from headway.spec.errors import RunError, SpecError
 from headway.spec.parts import MeshSpec, ModelSpec
-from headway.spec.run import RunSpec
+from headway.spec.run import SCHEMA, RunSpec
 
 
 def written(path: Path, **changes: Any) -> Run:
@@ -53,7 +57,7 @@ def test_a_run_that_is_not_there_names_those_that_are(tmp_path: Path, monkeypatc
         folder.open_run("two")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": "other/1"}', '{"schema": "headway.run/1"}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 100_000, '{"schema": "other/1"}', '{"schema": "headway.run/1"}'])
 def test_a_run_json_that_cannot_be_read_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(RunError, match=r"cannot read .*run\.json"):
@@ -105,6 +109,54 @@ def test_a_resume_may_change_the_layout_but_not_what_makes_the_run(tmp_path: Pat
     assert folder.compatible(run.path, dataclasses.replace(run.spec, samples=7)) == [("samples", 100_000, 7)]
     with pytest.raises(SpecError, match=r"--model\.depth was 4, now 5"):
         folder.compatible(run.path, dataclasses.replace(run.spec, model=ModelSpec(depth=5)))
+
+
+def checkpoint(path: Path, samples: int, **meta: Any) -> None:
+    saved = path / "checkpoints" / manifest.name_of(samples)
+    saved.mkdir(parents=True)
+    manifest.write(saved, {"samples": samples, "world": 1, "meta": meta, "values": {}, "files": {}})
+
+
+def test_without_its_run_json_a_run_is_what_its_checkpoints_say(tmp_path: Path) -> None:
+    run = written(tmp_path / "a")
+    checkpoint(run.path, 10)  # says nothing
+    checkpoint(run.path, 20, spec=encode(run.spec))
+    (run.path / "run.json").unlink()
+    assert folder.compatible(run.path, dataclasses.replace(run.spec, samples=7)) == [("samples", 100_000, 7)]
+    with pytest.raises(SpecError, match=r"--seed was 0, now 1"):
+        folder.compatible(run.path, dataclasses.replace(run.spec, seed=1))
+    with pytest.raises(RunError, match="Its checkpoints are there"):
+        folder.open_run(str(run.path))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "[]",
+        "7",
+        '{"state": 3, "pid": "x", "time_ns": null}',
+        '{"state": "running", "time_ns": "now", "pid": {}}',
+        "[" * 100_000,
+        '{"loss": []}',
+    ],
+)
+def test_a_status_that_somebody_has_edited_is_read_as_far_as_it_goes(tmp_path: Path, text: str) -> None:
+    run = written(tmp_path / "a")
+    (run.path / "status.json").write_text(text)
+    (run.path / "events0.jsonl").write_text('{"kind": "warning"}\n{"kind": "warning", "text": 7, "time_ns": "x"}\n' + "[" * 100_000)
+    told = folder.summary(run)
+    assert told["state"] in ("starting", "dead") and told["last_warning"] is None
+    print_status(told, Console(file=io.StringIO()))
+    folder.compatible(run.path, run.spec)
+
+
+@pytest.mark.parametrize("info", [[], 7, {"size": "8"}, {"world": None}, {"channels": [1]}])
+def test_a_run_json_that_somebody_has_edited_is_refused(tmp_path: Path, info: Any) -> None:
+    run = written(tmp_path / "a")
+    folder.write_json(run.path / "run.json", {"schema": SCHEMA, "spec": encode(run.spec), "info": info})
+    with pytest.raises(RunError, match=r"cannot read .*run\.json: info"):
+        folder.open_run(str(run.path))
 
 
 def test_a_run_that_is_running_is_not_started_twice(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from headway.spec.breakdown import StepBreakdown
 from headway.trace.explain import explain
-from tests.trace.drawing import US, draw, span, write
+from tests.trace.drawing import US, draw, events, span, write
 
 CASES = {
     "one kernel: idle before it while the host issues, idle after it": (
@@ -231,6 +231,21 @@ main [L1]
     alone = explain(paths[:1])
     assert micro(dict(alone.ranks[0].steps[0].buckets)) == {"idle.launch": 11, "comm.all_reduce.world.unsplit": 15}
     assert any(h.what == "missing_ranks" for h in alone.health)
+
+
+def test_files_that_cannot_be_ranks_of_one_run(tmp_path: Path) -> None:
+    drawing = """
+main [S0            ]
+main [L1]
+0.7     [g1     ]
+"""
+    copies = [draw(tmp_path / f"{name}.json", drawing, world=2) for name in "ab"]
+    assert [h.count for h in explain(copies).health if h.what == "repeated_rank"] == [1]
+    moved = [event | {"ts": event["ts"] + 40} for event in events(drawing)]
+    later = write(tmp_path / "c.json", moved, distributedInfo={"backend": "nccl", "rank": 0, "world_size": 2})
+    assert not any(h.what == "repeated_rank" for h in explain([copies[0], later]).health), "two windows of one rank"
+    other = draw(tmp_path / "d.json", drawing, rank=1, world=4)
+    assert [h.what for h in explain([copies[0], other]).health if h.what in ("different_worlds", "repeated_rank")] == ["different_worlds"]
 
 
 def test_axis_of_a_mark(tmp_path: Path) -> None:

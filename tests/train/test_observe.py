@@ -19,7 +19,7 @@ from headway.spec.parts import ObserveSpec
 from headway.spec.run import RunSpec, StageSpec
 from headway.train.hooks import Profile, Save
 from headway.train.loop import Hook, Running, loop
-from headway.train.observe import binned
+from headway.train.observe import Observe, binned, next_flush
 from headway.train.step import StepOut
 from tests.ranks import run_ranks
 from tests.train import runs
@@ -43,11 +43,12 @@ def test_a_log_line_holds_the_means_of_its_period(tmp_path: Path) -> None:
     loop(run, [*hooks, Watch()])  # type: ignore[list-item]
     run.emit.flush()
     logs = rows(tmp_path, "log")
-    assert [r["step"] for r in logs] == [2, 4, 6, 8]
-    for i, row in enumerate(logs):
-        assert row["loss"] == pytest.approx(sum(seen[2 * i : 2 * i + 2]) / 2, rel=1e-12)
+    assert [r["step"] for r in logs] == [1, 2, 4, 6, 8], "the first step is shown at once"
+    for first, row in zip((0, 1, 2, 4, 6), logs, strict=True):
+        losses = seen[first : int(row["step"])]  # type: ignore[call-overload]
+        assert row["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-12)
         by_t = [v for v in row["loss_by_t"] if v is not None]  # type: ignore[attr-defined]
-        assert len(by_t) >= 2 and min(by_t) > 0
+        assert by_t and min(by_t) > 0
         assert row["samples_s"] > 0 and row["mfu"] > 0 and row["memory_bytes"] > 1 << 20  # type: ignore[operator]
     steps = rows(tmp_path, "step")
     assert len(steps) == 8
@@ -127,12 +128,55 @@ def test_a_signal_and_a_request_end_the_run_at_the_next_line(tmp_path: Path) -> 
     run, hooks, signals, _ = runs.live(runs.small(samples=16 * 100), tmp_path)
     signals.number = signal.SIGTERM
     loop(run, hooks)
-    assert (run.reason, run.state.step) == ("SIGTERM", 2)
+    assert (run.reason, run.state.step) == ("SIGTERM", 1)
     run, hooks, _, _ = runs.live(runs.small(samples=16 * 100), tmp_path)
     folder.ask(tmp_path, "stop")
     loop(run, hooks)
-    assert (run.reason, run.state.step) == ("request", 2)
+    assert (run.reason, run.state.step) == ("request", 1)
     assert folder.asked(tmp_path, "stop") is None, "a request is carried out once"
+
+
+@pytest.mark.parametrize(
+    ("step", "every", "step_s", "after"),
+    [
+        (0, 10, 0.1, 10),
+        (10, 10, 0.1, 20),
+        (1, 10, 0.1, 10),
+        (1, 10, 3.0, 4),
+        (7, 10, 4.0, 9),
+        (9, 10, 60.0, 10),
+        (7, 100, 60.0, 8),
+        (3, 10, 0.0, 10),
+    ],
+)
+def test_a_request_waits_for_a_period_or_ten_seconds(step: int, every: int, step_s: float, after: int) -> None:
+    assert next_flush(step, every, step_s) == after
+
+
+class Long(Hook):
+    """To the log hook of one rank every step looks 30 s long."""
+
+    def __init__(self, observe: Observe) -> None:
+        self._observe = observe
+
+    def before(self, run: Running) -> None:
+        self._observe._since = (time.perf_counter_ns() - 30_000_000_000, run.state.samples)
+
+
+def uneven(spec: RunSpec, path: str) -> list[object]:
+    """The steps that this rank has logged."""
+    import torch.distributed as dist
+
+    rank = dist.get_rank()
+    run, hooks, *_ = runs.live(spec, Path(path), rank=rank)
+    loop(run, [*hooks] if rank == 0 else [Long(hooks.observe), *hooks])
+    run.emit.flush()
+    return [row["step"] for row in rows(Path(path), "log", rank)]
+
+
+def test_ranks_flush_at_the_same_steps_however_their_clocks_go(tmp_path: Path) -> None:
+    spec = runs.small(mesh=runs.layout(2), observe=ObserveSpec(log_every=4, progress="none"))
+    assert run_ranks(uneven, 2, spec, str(tmp_path)) == [[1, 2, 3, 4, 5, 6, 7, 8]] * 2, "the mean of the ranks is 15 s a step"
 
 
 def test_a_live_run_is_traced_on_request(tmp_path: Path) -> None:
@@ -140,8 +184,8 @@ def test_a_live_run_is_traced_on_request(tmp_path: Path) -> None:
     run, hooks, signals, said = runs.live(spec, tmp_path)
     folder.ask(tmp_path, "profile", steps=2)
     loop(run, [*hooks, Profile(spec, signals)])
-    assert [p.name for p in (tmp_path / "traces").iterdir()] == ["steps000002-000003.rank0.json.gz"]
-    assert said == [("profile", f"traced steps 2 to 3: headway explain {tmp_path}")]
+    assert [p.name for p in (tmp_path / "traces").iterdir()] == ["steps000001-000002.rank0.json.gz"]
+    assert said == [("profile", f"traced steps 1 to 2: headway explain {tmp_path}")]
 
 
 class Slow(Hook):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,14 +12,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from headway.data.digits import digits
 from headway.runtime import folder, launch
 from headway.runtime.launch import Place
-from headway.spec.errors import RunError
+from headway.spec.errors import RunError, SpecError
 from headway.spec.event import SCHEMA
 from headway.spec.parts import ModelSpec, ObserveSpec
 from headway.spec.run import RunSpec
 from headway.trace.explain import explain
 from headway.train import run, trackers
+from headway.train.loop import Hook, Running
 from tests.ranks import run_ranks
 from tests.train import runs
 
@@ -134,3 +137,37 @@ def test_a_run_that_is_stopped_does_not_claim_a_checkpoint_that_is_not_there(tmp
         run.finish(live, None, signals)
         text = json.loads((tmp_path / "events0.jsonl").read_text().splitlines()[-1])["text"]
         assert ("checkpoint saved" in text) == saved and "the same command goes on" in text
+
+
+def test_a_run_whose_folder_is_removed_while_it_runs_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, real = tmp_path / "a", run.loop
+
+    def removing(running: Running, hooks: list[Hook]) -> None:
+        class Removes(Hook):
+            def after(self, running: Running, out: object) -> None:
+                if running.state.step == 3:
+                    shutil.rmtree(path)
+
+        real(running, [Removes(), *hooks])
+
+    monkeypatch.setattr(run, "loop", removing)
+    assert run.train(small(), path, Place()) == 0
+    assert folder.open_run(str(path)).spec == small()
+    assert ["removed or moved away" in str(e["text"]) for e in events(path, "warning")] == [True]
+    assert [p.name for p in (path / "checkpoints").glob("s*")] == ["s000000000128"]
+
+
+def test_without_its_run_json_a_run_keeps_its_settings_and_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a"
+    assert run.train(small(), path, Place()) == 0
+    (path / "run.json").unlink()
+    with pytest.raises(SpecError, match="--seed was 0, now 1"):
+        run.train(small(seed=1), path, Place())
+    changed = digits()
+    changed.fingerprint = "other"
+    monkeypatch.setattr(run, "open_data", lambda spec, cache: changed)
+    with pytest.raises(RunError, match=r"is not the one this run began with \(1797 samples then, 1797 now\)"):
+        run.train(small(samples=16 * 9), path, Place())
+    monkeypatch.undo()
+    assert run.train(small(samples=16 * 9), path, Place()) == 0
+    assert folder.open_run(str(path)).spec.samples == 16 * 9

@@ -16,6 +16,7 @@ from typing import NoReturn
 from headway.cli import analysis, model, training
 from headway.cli.options import Commands
 from headway.spec.errors import HeadwayError, SpecError
+from headway.spec.outside import from_outside
 
 COMMANDS: Commands = {**training.COMMANDS, **model.COMMANDS, **analysis.COMMANDS}
 
@@ -54,26 +55,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code: 0, 2 for what the user can put right, 130 for Ctrl-C."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(words)
+        code = _run(words)
+        sys.stdout.flush()  # a reader that is gone is met here, not when Python ends
+        return code
     except HeadwayError as error:
-        from headway.runtime.launch import leave_words
-
-        if not leave_words(error):
-            print(f"Error: {error}", file=sys.stderr)
-        return 2
-    except ModuleNotFoundError as error:
-        from headway.spec.extras import missing_extra
-
-        if (said := missing_extra(error)) is None:
-            raise
-        print(f"Error: {said}", file=sys.stderr)
-        return 2
+        return _say(error)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:
+        if (known := from_outside(error)) is None:
+            raise
+        return _say(known)
+
+
+def _say(error: HeadwayError) -> int:
+    """One paragraph, by the process that people look at; the exit code."""
+    from headway.runtime.launch import leave_words
+
+    if not leave_words(error):
+        print(f"Error: {error}", file=sys.stderr)
+    return 2
 
 
 def _run(words: list[str]) -> int:

@@ -53,10 +53,14 @@ TIMEOUT: Final[Option] = ("--timeout", {"type": number, "default": 120.0, "metav
 
 
 def console() -> Any:
-    """A console without automatic colours of numbers."""
+    """A console without automatic colours of numbers; a reader that has seen enough ends the command, and that is no error."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    class Answers(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Answers(highlight=False)
 
 
 def print_json(data: Any) -> int:

@@ -137,7 +137,28 @@ def _problems(spec: Any) -> list[str]:
     from headway.data.probe import problems
     from headway.spec.run import check as rules
 
-    return rules(spec) + problems(spec.data)
+    return rules(spec) + problems(spec.data) + _own_problems(spec) + _role_problems(spec)
+
+
+def _own_problems(spec: Any) -> list[str]:
+    """What keeps a user's own network, data set or objective from being found; nothing of it is run."""
+    from headway.spec.locate import is_own, look
+
+    names = {f"--{part}.name {name}": name for part in ("model", "data", "objective") if is_own(name := getattr(spec, part).name)}
+    return [f"{flag}: {why}" for flag, name in names.items() if (why := look(name))]
+
+
+def _role_problems(spec: Any) -> list[str]:
+    """Roles that start from a run that is not there."""
+    from headway.runtime import folder
+
+    out = []
+    for role in spec.roles:
+        try:
+            _ = role.init == "student" or folder.open_run(role.init)
+        except RunError as error:
+            out.append(f"role '{role.name}': {error}")
+    return out
 
 
 COMMANDS: Commands = {

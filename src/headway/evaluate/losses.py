@@ -17,6 +17,7 @@ from headway.diffusion import path
 from headway.diffusion.objective import condition, squared_error
 from headway.evaluate.real import batches
 from headway.kernels.draw import Draw
+from headway.spec.errors import DataError
 from headway.stats.intervals import Interval, mean_interval
 
 
@@ -35,7 +36,10 @@ def loss_by_timestep(
     """Loss of `network` in `bins` equal bins of t, over `num_samples` samples of `dataset`, each once in every bin.
 
     The loss is flow matching's, |v - (eps - x0)|^2 a pixel, whatever the network was trained with. Runs where the network's parameters are.
+    Raises DataError if there is one sample only: its mean has no interval.
     """
+    if min(len(dataset), num_samples) < 2:
+        raise DataError("an interval needs at least two samples", where=f"data set '{dataset.name}'")
     device = next(network.parameters()).device
     was_training = network.training
     network.eval()

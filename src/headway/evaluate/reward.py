@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.dataset import Dataset
+from headway.data.dataset import Dataset, failure
 from headway.evaluate.real import batches
-from headway.spec.errors import SpecError
+from headway.spec.errors import DataError, SpecError
 from headway.spec.locate import locate
 from headway.spec.reward import Reward
 from headway.stats.intervals import Interval, mean_interval
@@ -31,9 +31,11 @@ class Score:
 def score(name: str, images: NDArray[np.float32], asked: Mapping[str, NDArray[Any]], *, dataset: Dataset, seed: int = 0) -> Score:
     """The reward `name` (path.py:fn or pkg.mod:fn) of `images` [n, C, S, S], which were asked for by `asked`, and of real ones.
 
-    Raises SpecError if there is no such function, or it does not return n finite numbers.
+    Raises SpecError if there is no such function, or it does not return n finite numbers; DataError for a single image (no interval).
     """
     reward = find(name)
+    if min(len(images), len(dataset)) < 2:
+        raise DataError("an interval needs at least two samples and two real images", where=f"--reward {name}")
     made = scores(reward, name, images, asked)
     real = []
     for rows in batches(dataset, NUM_REAL, seed=seed, batch=NUM_REAL):
@@ -55,9 +57,9 @@ def scores(reward: Reward, name: str, images: NDArray[np.float32], asked: Mappin
     """The scores of `images`, checked: float64 [n]. Raises SpecError."""
     try:
         found = np.asarray(reward(images, asked), np.float64)
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # code of the user's own: any kind may come
         fix = "It takes (images, asked) and returns n numbers."
-        raise SpecError(f"gave no scores: {error}", where=f"--reward {name}", fix=fix) from error
+        raise SpecError(f"gave no scores: {failure(error)}", where=f"--reward {name}", fix=fix) from error
     if found.shape != (len(images),):
         raise SpecError(f"returned shape {list(found.shape)} for {len(images)} images", where=f"--reward {name}", fix="Return [n].")
     if not np.isfinite(found).all():

@@ -23,5 +23,5 @@ def digits() -> RunSpec:
         optim=OptimSpec(lr=2e-3, warmup=128 * 30, decay="cosine", final_lr=0.02),
         ema=EmaSpec(half_life=5000),
         checkpoint=CheckpointSpec(every=128 * 200),
-        observe=ObserveSpec(profile_steps="20-24"),
+        observe=ObserveSpec(profile_steps="auto"),
     )

@@ -22,5 +22,5 @@ def folder() -> RunSpec:
         optim=OptimSpec(lr=1e-3, warmup=64 * 50, decay="cosine", final_lr=0.02),
         ema=EmaSpec(half_life=5000),
         checkpoint=CheckpointSpec(every=64 * 500),
-        observe=ObserveSpec(profile_steps="20-24"),
+        observe=ObserveSpec(profile_steps="auto"),
     )

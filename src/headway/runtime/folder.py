@@ -21,6 +21,8 @@ from headway.spec.event import events_file
 from headway.spec.run import SCHEMA, RunSpec, resume_changes
 
 RUNS = Path("runs")
+_INFO = {"channels": int, "size": int, "num_classes": int, "num_samples": int, "world": int, "data_fingerprint": str, "device": str}
+_TEXTS = ("schema", "state", "host", "pid_started", "job", "error")  # of status.json; all else are numbers
 T = TypeVar("T")
 
 
@@ -46,6 +48,9 @@ def open_run(name: str) -> Run:
     """The run called `name` (or at that path). Raises RunError if there is none."""
     path = place(name)
     file = path / "run.json"
+    if not file.is_file() and manifest.folders(path / "checkpoints"):
+        fix = "Its checkpoints are there: the `headway train` command that began it writes the file anew and goes on."
+        raise RunError(f"{file} does not exist", where=f"run {path}", fix=fix)
     if not file.is_file():
         others = sorted(p.parent.name for p in RUNS.glob("*/run.json"))
         known = f"Runs here: {', '.join(others)}." if others else "There is no run in ./runs yet; start one with `headway train digits`."
@@ -54,10 +59,15 @@ def open_run(name: str) -> Run:
         data = json.loads(file.read_text(encoding="utf-8"))
         if data["schema"] != SCHEMA:
             raise ValueError(f"schema {data['schema']!r}, expected {SCHEMA}")
-        spec = decode(RunSpec, data["spec"], source=str(file))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"cannot read {file}: {error}", fix="Restore it from a copy, or start again with --fresh.") from error
-    return Run(path=path, spec=spec, info=data.get("info", {}))
+        spec, info = decode(RunSpec, data["spec"], source=str(file)), data.get("info", {})
+        if not isinstance(info, dict):
+            raise ValueError(f"info is {info!r}")
+        if wrong := [name for name, kind in _INFO.items() if name in info and not isinstance(info[name], kind)]:
+            raise ValueError(f"info.{wrong[0]} is {info[wrong[0]]!r}")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise RunError(f"cannot read {file}: {why}", fix="Restore it from a copy, or start again with --fresh.") from error
+    return Run(path=path, spec=spec, info=info)
 
 
 def write_run(run: Run) -> None:
@@ -81,11 +91,18 @@ def make_folder(path: Path) -> None:
 
 def compatible(path: Path, spec: RunSpec) -> list[tuple[str, Any, Any]]:
     """What a resume of the run in `path` with `spec` changes. Raises SpecError if it would be another run, RunError if it is running."""
-    if not (path / "run.json").is_file():
-        return []
     _refuse_live(path)
-    old = open_run(str(path)).spec
-    return resume_changes(dataclasses.replace(old, name=spec.name), spec)
+    old = open_run(str(path)).spec if (path / "run.json").is_file() else _spec_of_checkpoint(path)
+    return resume_changes(dataclasses.replace(old, name=spec.name), spec) if old else []
+
+
+def _spec_of_checkpoint(path: Path) -> RunSpec | None:
+    """The spec that the newest checkpoint was saved under, for a run whose run.json is gone; None if none can be read."""
+    for saved in reversed(manifest.folders(path / "checkpoints")):
+        meta = (read_json(saved / manifest.MANIFEST) or {}).get("meta")
+        if isinstance(meta, dict) and "spec" in meta:
+            return decode(RunSpec, meta["spec"], source=str(saved / manifest.MANIFEST))
+    return None
 
 
 def _refuse_live(path: Path) -> None:
@@ -122,10 +139,10 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The JSON object in `path`; None if it is not there or torn."""
+    """The JSON object in `path`; None if it is not there, torn or no object."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
 
@@ -139,7 +156,7 @@ def read_events(path: Path, rank: int = 0) -> Iterator[dict[str, Any]]:
         for line in lines:
             try:
                 row = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(row, dict):
                 yield row
@@ -167,8 +184,9 @@ def answered(path: Path, what: str) -> None:
 
 
 def status(path: Path) -> dict[str, Any]:
-    """status.json with the state corrected: a run whose process is gone, or silent for long, is dead."""
-    data = read_json(path / "status.json") or {"state": "starting"}
+    """status.json with the state corrected: a run whose process is gone, or silent for long, is dead. What makes no sense is left out."""
+    told = read_json(path / "status.json") or {}
+    data: dict[str, Any] = {"state": "starting"} | {k: v for k, v in told.items() if isinstance(v, str if k in _TEXTS else (int, float))}
     data["age_s"] = round(time.time() - data.get("time_ns", time.time_ns()) / 1e9, 1)
     if data["state"] in ("running", "starting") and not _alive(data):
         data["state"] = "dead"
@@ -194,7 +212,9 @@ def new_traces(path: Path, before: set[Path], world: int) -> list[Path]:
 
 
 def _alive(data: Mapping[str, Any]) -> bool:
-    if data.get("host") != os.uname().nodename:
+    if "host" not in data or "time_ns" not in data:
+        return False
+    if data["host"] != os.uname().nodename:
         return float(data.get("age_s", 0.0)) < 20 * max(30.0, float(data.get("period_s", 30.0)))
     try:
         os.kill(int(data["pid"]), 0)
@@ -228,9 +248,13 @@ def summary(run: Run) -> dict[str, Any]:
         data["time_left_s"] = data.pop("left_s")
     saved = manifest.folders(run.path / "checkpoints")
     data["last_checkpoint"] = saved[-1].name if saved else None
-    warnings = [e for e in read_events(run.path) if e.get("kind") == "warning"]
-    data["last_warning"] = {"text": warnings[-1]["text"], "age_s": time.time() - warnings[-1]["time_ns"] / 1e9} if warnings else None
+    warnings = [(e["text"], e["time_ns"]) for e in read_events(run.path) if e.get("kind") == "warning" and _said(e)]
+    data["last_warning"] = {"text": warnings[-1][0], "age_s": time.time() - warnings[-1][1] / 1e9} if warnings else None
     return data
+
+
+def _said(event: Mapping[str, Any]) -> bool:
+    return isinstance(event.get("text"), str) and isinstance(event.get("time_ns"), int)
 
 
 def wait_for(ready: Callable[[], T], timeout_s: float, over: Callable[[], bool] = lambda: False) -> T:

@@ -23,6 +23,7 @@ from headway.spec.parts import MeshSpec
 
 T = TypeVar("T")
 _PR_SET_PDEATHSIG = 1
+_PER_CORE = 32  # local processes on a core at most: beyond it is a slip of the keyboard
 ERRORS = "HEADWAY_ERRORS"  # folder in which a worker leaves its last words for the process that started it
 
 
@@ -79,12 +80,20 @@ def adopt_slurm(environ: MutableMapping[str, str], place: Place) -> None:
 
 
 def match_world(mesh: MeshSpec, place: Place | None) -> None:
-    """Raises SpecError if the processes that exist are not those that the mesh needs."""
+    """Raises SpecError if the processes that exist, or that this machine could be asked to start, are not those that the mesh needs."""
+    if place is None and mesh.world > (most := _PER_CORE * _cores()):
+        fix = f"Start them on more machines with torchrun or Slurm; {most} are the most that are started on the {_cores()} cores here."
+        raise SpecError(f"the mesh needs {mesh.world} processes ({mesh})", fix=fix)
     if place is not None and place.world != mesh.world:
         raise SpecError(
             f"the mesh needs {mesh.world} processes ({mesh}), but {place.world} were started",
             fix=f"Make the mesh axes multiply to {place.world}, e.g. --mesh.dp-shard {place.world}, or start {mesh.world} processes.",
         )
+
+
+def _cores() -> int:
+    """Cores that this process may use: a scheduler may give a few of many."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def start_local(argv: Sequence[str], world: int) -> int:
@@ -100,8 +109,7 @@ def start_local(argv: Sequence[str], world: int) -> int:
 
     for name in [n for n in logging.root.manager.loggerDict if n.startswith("torch.distributed.elastic")]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what there is to say, we say
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # a scheduler may give a few of many
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // world)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _cores() // world)))
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGQUIT" + ("" if nohup else ",SIGHUP"))
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "300")  # a rank may be in a long step, then it saves

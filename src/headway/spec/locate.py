@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import hashlib
 import importlib
@@ -34,6 +35,51 @@ def locate(name: str) -> Any:
             raise SpecError(f"'{where}' has no '{part}'{hint}", where=name)
         value = getattr(value, part)
     return value
+
+
+def look(name: str) -> str:
+    """What keeps `name` from being located, as far as can be told without running any of it; '' if nothing does."""
+    where, _, attribute = name.rpartition(":")
+    if not where or not attribute:
+        return f"'{name}' does not name an object; write path/to/file.py:name or package.module:name"
+    if not where.endswith(".py"):
+        return "" if _is_package(where.partition(".")[0]) else f"no module '{where}'"
+    path = Path(where).expanduser()
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        return f"no such file: {path}"
+    except OSError as error:
+        return f"{path} cannot be read ({error.strerror})"
+    except SyntaxError as error:
+        return f"{path}, line {error.lineno}: {error.msg}"
+    except (ValueError, RecursionError, MemoryError) as error:  # NUL bytes, nesting without end
+        return f"{path} is no Python that can be read ({error})"
+    first, names = attribute.partition(".")[0], _names(tree)
+    if first in names or names & {"*", "__getattr__", "globals"}:
+        return ""
+    close = difflib.get_close_matches(first, sorted(names), n=1)
+    return f"'{where}' has no '{first}'" + (f"; did you mean '{close[0]}'?" if close else "")
+
+
+def _is_package(name: str) -> bool:
+    try:
+        return name in sys.modules or importlib.util.find_spec(name) is not None
+    except (ValueError, ImportError):
+        return False
+
+
+def _names(tree: ast.Module) -> set[str]:
+    """Every name that a module could have: whatever is defined, imported or used in it (inside functions too); "*" stands for any."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.alias):
+            found.add(node.asname or node.name.partition(".")[0])
+        elif isinstance(node, ast.Name):
+            found.add(node.id)
+    return found
 
 
 def _from_file(where: str) -> ModuleType:

@@ -162,8 +162,8 @@ class CheckpointSpec:
 class ObserveSpec:
     """What is measured and who hears of it."""
 
-    log_every: int = layout(10, "steps between log lines (one flush of scalars)")
-    profile_steps: str = layout("", "steps to trace on every rank, A-B inclusive (20-24)")
+    log_every: int = layout(10, "steps between log lines (one flush of scalars); fewer where these would take more than 10 s")
+    profile_steps: str = layout("", "steps to trace on every rank: A-B inclusive (20-24), or auto: 20-24, the last five of a shorter run")
     capture: bool = layout(True, "trace a few steps by itself when steps become slower and stay so")
     timestep_bins: int = layout(4, "bins of t for the loss")
     peak: str = layout("measured", "peak FLOP/s for MFU: measured, or a device of spec/hardware.py (h200)")

@@ -154,9 +154,12 @@ def profile_window(spec: RunSpec) -> tuple[int, int] | None:
     text = spec.observe.profile_steps
     if not text:
         return None
+    if text == "auto":  # past the warm-up where the run is long enough
+        first = min(20, max(0, spec.steps - 5)) if spec.global_batch >= 1 else 0
+        return first, first + 4
     m = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
     if not m or (m[2] and int(m[2]) < int(m[1])):
-        raise SpecError(f"--observe.profile-steps: cannot read '{text}'", fix="Write the first and the last step: 20-24.")
+        raise SpecError(f"--observe.profile-steps: cannot read '{text}'", fix="Write the first and the last step (20-24), or auto.")
     return int(m[1]), int(m[2] or m[1])
 
 
@@ -172,6 +175,7 @@ _NOT_NEGATIVE = (
     "data.workers", "optim.lr", "optim.weight_decay", "optim.warmup", "optim.decay_samples", "optim.clip", "ema.half_life",
     "checkpoint.every",
 )  # fmt: skip
+_MOST_BINS = 1000  # of the timestep: more have no sample in most steps
 
 
 def _positive(spec: RunSpec) -> list[str]:
@@ -196,6 +200,8 @@ def _ranges(spec: RunSpec) -> list[str]:
         out.append(f"--objective.logit-std must be above 0, got {spec.objective.logit_std}")
     if not 0 <= spec.optim.final_lr <= 1:
         out.append(f"--optim.final-lr is a share of lr in [0, 1], got {spec.optim.final_lr}")
+    if spec.observe.timestep_bins > _MOST_BINS:
+        out.append(f"--observe.timestep-bins must be at most {_MOST_BINS}, got {spec.observe.timestep_bins}")
     if not spec.optim.eps > 0:
         out.append(f"--optim.eps must be above 0, got {spec.optim.eps}")
     return out

@@ -29,6 +29,7 @@ from headway.trace.part import FileParts, Part
 from headway.trace.pieces import cut
 from headway.trace.ranks.axes import Mesh
 from headway.trace.ranks.bandwidth import collectives
+from headway.trace.ranks.complete import conflicts, missing
 from headway.trace.ranks.groups import on_mesh
 from headway.trace.ranks.late import late
 from headway.trace.ranks.match import Seat
@@ -111,7 +112,7 @@ def account(
     memory = _memory(ranked, [f for f in files if f.memory and not f.parts], given)
     if not rows and not memory:
         raise TraceError("nothing to explain: no spans on any thread or device", where=str(paths[0]), fix=FIX)
-    notes += [*given.events.health, *meeting.health, *least.health, *_missing(rows, world)]
+    notes += [*given.events.health, *meeting.health, *least.health, *missing(rows, world), *conflicts(ranked)]
     summary = summarise(rows, world)
     notes += doubts.of_steps(summary)
     breakdown = Breakdown(
@@ -250,15 +251,6 @@ def _with_flops(rows: list[RankBreakdown], given: Input) -> list[RankBreakdown]:
 def _world(files: Sequence[FileParts], given: Input) -> int | None:
     said = [w for w in (given.info.get("world"), *(f.world for f in files)) if isinstance(w, int)]
     return max(said) if said else None
-
-
-def _missing(rows: Sequence[RankBreakdown], world: int | None) -> list[Health]:
-    missing = sorted(set(range(world or 0)) - {r.rank for r in rows if any(s.buckets for s in r.steps)})
-    if not missing or not any(name.startswith("comm.") for r in rows for s in r.steps for name in s.buckets):
-        return []
-    shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-    text = f"no trace of {len(missing)} of {world} ranks ({shown}): their collectives cannot be split into wait and transfer"
-    return [Health(what="missing_ranks", count=len(missing), affects="comm wait and transfer", text=text)]
 
 
 def _rate(summary: dict[str, Any], given: Input) -> float | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from headway.runtime import build
+from headway.runtime import build, folder
 from headway.runtime.checkpoint import Checkpoints
+from headway.runtime.folder import Run
 from headway.spec.event import memory_file, trace_file
 from headway.spec.field import changes
 from headway.spec.run import RunSpec, profile_window
@@ -20,9 +22,12 @@ from headway.train.step import StepOut
 
 
 class Save(Hook):
-    """A checkpoint every `checkpoint.every` samples and at the end; never of a state that is not finite."""
+    """A checkpoint every `checkpoint.every` samples and at the end; never of a state that is not finite. `about` is noted in each."""
 
-    def __init__(self, spec: RunSpec, checkpoints: Checkpoints, guard: Guard, *, last: int = -1) -> None:
+    def __init__(
+        self, spec: RunSpec, checkpoints: Checkpoints, guard: Guard, *, about: Mapping[str, Any] | None = None, last: int = -1
+    ) -> None:
+        self._about = about or {}
         self._every, self._checkpoints, self._guard = spec.checkpoint.every, checkpoints, guard
         self._last = last  # samples of the newest checkpoint
 
@@ -46,9 +51,7 @@ class Save(Hook):
             if self._guard.tainted:
                 return
             self._guard.require_finite_weights(run)
-            self._checkpoints.save(
-                build.saved(run.state), samples=run.state.samples, meta={"step": run.state.step, "seed": run.state.spec.seed}
-            )
+            self._checkpoints.save(build.saved(run.state), samples=run.state.samples, meta={"step": run.state.step, **self._about})
             self._last = run.state.samples
 
 
@@ -132,6 +135,27 @@ def start_profiler(device: torch.device) -> Any:
     profiler = torch.profiler.profile(activities=kinds, record_shapes=True)
     profiler.start()
     return profiler
+
+
+class Home(Hook):
+    """Puts the run's own record back where somebody has removed its folder while it runs: it is saved on, so it must be found."""
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._every = run, run.spec.observe.log_every
+
+    def after(self, run: Running, out: StepOut) -> None:
+        """Look at the end of a log period."""
+        if not run.first or run.state.step % self._every or (self._run.path / "run.json").is_file():
+            return
+        try:
+            folder.write_run(self._run)
+        except OSError as error:
+            run.tell("warning", f"the run folder {self._run.path} is gone and cannot be made anew: {error.strerror}")
+            return
+        run.tell(
+            "warning",
+            f"the run folder {self._run.path} was removed or moved away while it runs; what comes from here on is kept in a new one",
+        )
 
 
 class Stages(Hook):

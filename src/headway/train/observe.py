@@ -23,9 +23,11 @@ from headway.train.signals import Signals
 from headway.train.step import StepOut
 from headway.train.trackers import Tracker
 
+_HEARD_S = 10.0  # longest log period, in seconds, of runs whose steps are shorter: a signal or a request waits no longer
+
 
 class Observe(Hook):
-    """Every `observe.log_every` steps: loss (also by timestep bin), gradient norm, rate, MFU, memory -> event, progress, status, ..."""
+    """Every `observe.log_every` steps, sooner if they are long: loss (by timestep too), rate, MFU, memory -> event, progress, status."""
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class Observe(Hook):
         self._flops, self._hardware_flops = flops, hardware_flops  # of a sample
         self._kept: list[StepOut] = []
         self._since = (time.perf_counter_ns(), -1)
+        self._next = 0  # the step after which to flush, the same on every rank
         self._pace, self._apart, self._traced = Pace(), 0, False
         self._capture = spec.observe.capture
 
@@ -59,7 +62,7 @@ class Observe(Hook):
         """Keep what the step left; at the period's end, flush."""
         self._traced |= run.tracing
         self._kept.append(out)
-        if run.state.step % self.every == 0 or run.done:
+        if run.state.step >= self._next or run.done:
             self.flush(run)
 
     def close(self, run: Running) -> None:
@@ -74,12 +77,15 @@ class Observe(Hook):
         table = binned(kept, self.bins)  # [2, bins] of this rank: loss sums and counts by timestep
         names, extra = metrics(kept)  # sums of this rank; an objective names the same ones on every rank
         slower = self._slower(run, len(kept))
-        asks = torch.tensor([self._signals.number, slower, *(_asked(run, self._signals) if run.first else (0, 0))], dtype=torch.float64)
+        wall = (time.perf_counter_ns() - self._since[0]) / 1e9
+        asks = torch.tensor([wall, self._signals.number, slower, *(_asked(run) if run.first else (0, 0))], dtype=torch.float64)
         local = torch.cat([table.flatten(), asks.to(table.device), extra])
         host = run.state.mesh.all_sum(local).tolist()
         per_step = torch.stack([torch.stack([*o.total, o.grad_norm.double(), o.ok.double()]) for o in kept]).tolist()
         n = self.bins
-        sums, counts, (signal, slow, stop, profile), extras = host[:n], host[n : 2 * n], host[2 * n : 2 * n + 4], host[2 * n + 4 :]
+        sums, counts, asked, extras = host[:n], host[n : 2 * n], host[2 * n : 2 * n + len(asks)], host[2 * n + len(asks) :]
+        walls, signal, slow, stop, profile = asked
+        self._next = next_flush(run.state.step, self.every, walls / self._world / len(kept))
         if signal or stop:
             run.reason = self._signals.name or ("request" if stop else "a signal on another rank")
         self._signals.profile = int(profile) or self._signals.profile  # one may wait for the end of an open window
@@ -130,6 +136,11 @@ class Observe(Hook):
         write_status(run.path, "running", run, left_s=left, period_s=seconds)
 
 
+def next_flush(step: int, every: int, step_s: float) -> int:
+    """The step after which to flush again: the next multiple of `every`, or before it what takes _HEARD_S at `step_s` seconds a step."""
+    return min((step // every + 1) * every, step + max(1, int(_HEARD_S / max(step_s, 1e-9))))
+
+
 def binned(outs: Sequence[StepOut], bins: int) -> torch.Tensor:
     """[2, bins] float64: sum of per-sample losses and number of samples by timestep bin; samples that are not finite count in neither."""
     losses = [o for out in outs for o in out.losses]
@@ -177,7 +188,7 @@ def write_status(path: Path, what: str, run: Running | None = None, **fields: An
             run.tell("warning", f"status.json cannot be written: {error.strerror}")
 
 
-def _asked(run: Running, signals: Signals) -> tuple[int, int]:
+def _asked(run: Running) -> tuple[int, int]:
     """Whether rank 0 finds a request to stop, and for how many steps one to profile."""
     stop = folder.asked(run.path, "stop")
     if stop:

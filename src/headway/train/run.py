@@ -17,11 +17,12 @@ from headway.data.loader import Loader
 from headway.data.registry import open_data
 from headway.parallel.mesh import build_mesh
 from headway.report.progress import Progress
-from headway.runtime import build, ceilings, flops, folder, graph, launch, manifest, peak, ranges
+from headway.runtime import build, ceilings, flops, folder, graph, launch, lock, manifest, peak, ranges
 from headway.runtime.checkpoint import Checkpoints
 from headway.runtime.folder import Run
 from headway.runtime.launch import Place
 from headway.runtime.manifest import Found
+from headway.spec.codec import encode
 from headway.spec.errors import RunError
 from headway.spec.event import SCHEMA, events_file
 from headway.spec.graph import OpGraph, to_json
@@ -30,7 +31,7 @@ from headway.spec.run import RunSpec, injections
 from headway.trace.emit import Emitter
 from headway.train import inject
 from headway.train.guard import Guard
-from headway.train.hooks import Profile, Save, Stages
+from headway.train.hooks import Home, Profile, Save, Stages
 from headway.train.loop import Running, loop
 from headway.train.observe import Observe, write_status
 from headway.train.signals import Signals
@@ -51,7 +52,7 @@ def _train(spec: RunSpec, path: Path, place: Place, *, fresh: bool) -> int:
     with ExitStack() as stack:
         signals = stack.enter_context(Signals())
         device = stack.enter_context(launch.process_group(place, spec.mesh))
-        changed = launch.on_first(place, lambda: prepare(path, spec, fresh=fresh))
+        changed = launch.on_first(place, lambda: prepare(stack, path, spec, fresh=fresh))
         data = open_dataset(spec, path, place)
         emit = Emitter(
             path / events_file(place.rank),
@@ -70,7 +71,7 @@ def _train(spec: RunSpec, path: Path, place: Place, *, fresh: bool) -> int:
         if found is not None:
             checkpoints.load(found, build.saved(state))  # into the live tensors
             state.samples = found.samples
-        info = launch.on_first(place, lambda: describe(spec, path, data, device, place, tell))
+        info = launch.on_first(place, lambda: describe(spec, path, data, device, place, tell, found))
         say_start(tell, state, found, changed, data, info, place)
         loader = Loader(
             data, spec.data, seed=spec.seed, global_batch=spec.global_batch, data_rank=mesh.data_rank, data_parallel=mesh.data_parallel,
@@ -99,8 +100,10 @@ def _train(spec: RunSpec, path: Path, place: Place, *, fresh: bool) -> int:
             ranges.mark_modules(net, emit.range)
         run = Running(state=state, batches=iter(loader), emit=emit, path=path, place=place, tell=tell)
         try:
-            save = Save(spec, checkpoints, guard, last=found.samples if found else -1)
-            loop(run, [Stages(), guard, observe, Profile(spec, signals), save])
+            about = {"spec": encode(spec), "data_fingerprint": data.fingerprint, "num_samples": len(data)}
+            save = Save(spec, checkpoints, guard, about=about, last=found.samples if found else -1)
+            home = Home(Run(path=path, spec=spec, info=info))
+            loop(run, [Stages(), guard, observe, home, Profile(spec, signals), save])
         except BaseException as error:
             if place.rank == 0:
                 emit.event("end", reason="error", text=str(error) or type(error).__name__)
@@ -109,12 +112,17 @@ def _train(spec: RunSpec, path: Path, place: Place, *, fresh: bool) -> int:
         return finish(run, progress, signals)
 
 
-def prepare(path: Path, spec: RunSpec, *, fresh: bool) -> list[tuple[str, Any, Any]]:
-    """On rank 0: the folder is there and can be written; an old run in it is resumed (returns what changes) or set aside."""
+def prepare(held: ExitStack, path: Path, spec: RunSpec, *, fresh: bool) -> list[tuple[str, Any, Any]]:
+    """On rank 0: the folder is there, can be written and is ours while `held` is open; an old run in it is resumed or set aside.
+
+    Returns what a resume changes. Raises SpecError if it would be another run, RunError if somebody else runs it.
+    """
     if fresh:
-        folder.set_aside(path)
+        with lock.hold(path):
+            folder.set_aside(path)
     changed = folder.compatible(path, spec)
     folder.make_folder(path)
+    held.enter_context(lock.hold(path))
     for what in ("stop", "profile"):
         folder.answered(path, what)  # asked of an earlier life of the run
     write_status(path, "starting")
@@ -152,13 +160,14 @@ def load_role(role: RoleSpec) -> Mapping[str, Any]:
 
 
 def describe(
-    spec: RunSpec, path: Path, data: Dataset, device: torch.device, place: Place, tell: Callable[[str, str], None]
+    spec: RunSpec, path: Path, data: Dataset, device: torch.device, place: Place, tell: Callable[[str, str], None], found: Found | None
 ) -> dict[str, Any]:
     """On rank 0: what there is to know of the run at its start, written to run.json and graph.json. Raises RunError for other data."""
-    old = folder.open_run(str(path)).info if (path / "run.json").is_file() else {}
+    old = folder.open_run(str(path)).info if (path / "run.json").is_file() else found.meta if found else {}
     if old.get("data_fingerprint", data.fingerprint) != data.fingerprint:
+        then = f"{old['num_samples']} samples then, {len(data)} now" if "num_samples" in old else f"{len(data)} samples now"
         raise RunError(
-            f"the data set '{data.name}' is not the one this run began with ({old.get('num_samples')} samples then, {len(data)} now)",
+            f"the data set '{data.name}' is not the one this run began with ({then})",
             where=f"run {path.name}",
             fix="Bring the old files back, or start another run with --run NAME.",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +75,9 @@ def load(path: Path) -> tuple[bytes, bool]:
 
 def _opened(path: Path) -> BinaryIO:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            what = "is a folder" if path.is_dir() else "is a pipe or a device: it can be read once, and a trace is read twice"
+            raise TraceError(what, where=str(path), fix="Give a file; what a program prints, write to a file first.")
         return path.open("rb")
     except FileNotFoundError:
         raise TraceError("no such trace", where=str(path), fix=FIX) from None
