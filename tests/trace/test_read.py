@@ -231,3 +231,17 @@ main [L1][load  ][L2]    [L3][W       ]
 def test_older_files_are_a_bare_list(tmp_path: Path) -> None:
     table = read(text(tmp_path, json.dumps([span("Operator", "aten::mm", 0, 1, tid="4093687616")])))
     assert (len(table), table.tracks) == (1, (("1", "4093687616"),))
+
+
+def test_a_folder_of_a_folder_for_each_rank(tmp_path: Path) -> None:
+    drawing = """
+main [S0      ]
+main [L1]
+0.7     [g1   ]
+"""
+    for rank in (0, 1):
+        (tmp_path / "set" / f"{rank}").mkdir(parents=True)
+        draw(tmp_path / "set" / f"{rank}" / "t.json", drawing, rank=rank, world=2)
+    assert [r.rank for r in explain([tmp_path / "set"]).ranks] == [0, 1]
+    (tmp_path / "set" / "1" / "run.json").write_text("{}")
+    assert [r.rank for r in explain([tmp_path / "set"]).ranks] == [0], "another run is none of its ranks"

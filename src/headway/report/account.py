@@ -8,6 +8,7 @@ from typing import Any, Final
 from headway.report import format as fmt
 from headway.report.colour import HEAD_COLOURS, OTHER, RAMP
 from headway.report.markup import Html, breakable, join, tag
+from headway.report.peers import sizes_table
 from headway.report.rows import KINDS, Kind, Partition, collectives, head_of, headline, health_lines, hidden, partition, warmup_text
 from headway.report.series import MAX_NAMES
 from headway.report.terminal import RANK_COLUMNS, ranked
@@ -64,16 +65,24 @@ def _finding(f: Finding, wall_ns: float, row: str | None) -> Html:
     )
     flags = [f"--{k.replace('_', '-')} {v}" for k, v in (f.patch or {}).items()]
     patch = [tag("code", flag) for flag in flags if flag not in f.action]
+    sure = f"{_beyond(f)} · confidence {100 * f.confidence:.0f} %"
     evidence = tag("details", tag("summary", f"Evidence ({len(f.evidence)})"), tag("ul", *(tag("li", e) for e in f.evidence)))
     what = tag(
         "div",
         tag("b", f.what),
         tag("p", f.action, *(x for p in patch for x in (" ", p))) if f.action or patch else None,
-        tag("span", tag("a", bucket, href=f"#{row}") if row else bucket, f" · confidence {100 * f.confidence:.0f} %", class_="soft"),
+        tag("span", tag("a", bucket, href=f"#{row}") if row else bucket, sure, class_="soft"),
         evidence if f.evidence else None,
         class_="what",
     )
     return tag("li", won, what)
+
+
+def _beyond(f: Finding) -> str:
+    """What a finding wins beyond its own bucket."""
+    if f.bucket_ns is None or f.recoverable_ns <= 1.02 * f.bucket_ns:
+        return ""
+    return f" ({fmt.duration(f.bucket_ns)}) and what waits for it"
 
 
 def time_section(b: Breakdown, parts: Mapping[Kind, Partition], views: Mapping[Kind, Mapping[str, Any]]) -> Html | None:
@@ -281,4 +290,4 @@ def communication_section(b: Breakdown) -> Html | None:
     )
     text = [tag("p", tag("code", axis), f": {fmt.duration(ns)} of a step ran hidden under compute.") for axis, ns in under.items()]
     scroll = tag("div", table, class_="scroll", tabindex="0", role="group", aria_label="Collectives") if rows else None
-    return tag("section", tag("h2", "Communication, per step"), *text, scroll, id="communication")
+    return tag("section", tag("h2", "Communication, per step"), *text, scroll, sizes_table(b), id="communication")

@@ -24,6 +24,7 @@ from headway.report.curve import Curve, curves
 from headway.report.kernels import cliff_section, kernel_section
 from headway.report.markup import Html, script_json, tag
 from headway.report.memory import memory_section
+from headway.report.peers import peers_section
 from headway.report.rows import KINDS, headline
 from headway.report.script import JS
 from headway.report.series import heat, series
@@ -89,6 +90,7 @@ def page(
         ("time", "Time", time_section(b, parts, views)),
         ("when", "Timeline", timeline_section(drawn)),
         ("ranks", "Ranks", heat_section(grid)),
+        ("peers", "Peers", peers_section(b)),
         ("kernels", "Kernels", kernel_section(b)),
         ("communication", "Communication", communication_section(b)),
         ("memory", "Memory", memory_section(b)),

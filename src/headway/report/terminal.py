@@ -12,6 +12,7 @@ from typing import Final
 from rich.console import Console
 
 from headway.report import format as fmt
+from headway.report.peers import print_peers
 from headway.report.rows import (
     Partition,
     Row,
@@ -47,6 +48,7 @@ def print_breakdown(b: Breakdown, console: Console) -> None:
     if phases.num_steps:
         _table(sheet, phases, f"By phase (mean of {_rows(phases)})")
     _communication(sheet, b)
+    print_peers(sheet, b)
     _findings(sheet, b, buckets.mean_wall_ns or phases.mean_wall_ns)
     _cliffs(sheet, b)
     if b.memory:
@@ -179,7 +181,7 @@ def _findings(sheet: Sheet, b: Breakdown, wall_ns: float) -> None:
     sheet.line("Findings: time of a step that could be won back", "bold")
     for i, f in enumerate(found[:NUM_FINDINGS], 1):
         sheet.paragraph(f.what, first=f"{i:>2}. ", style="bold")
-        won = f"{fmt.duration(f.recoverable_ns)} ({fmt.share(f.recoverable_ns, wall_ns)}) of {f.bucket}, "
+        won = f"{fmt.duration(f.recoverable_ns)} ({fmt.share(f.recoverable_ns, wall_ns)}){where(f)}, "
         sheet.paragraph(f"{won}confidence {100 * f.confidence:.0f} %", first="    ")
         if f.action:
             sheet.paragraph(f.action, first="    do: ")
@@ -198,6 +200,13 @@ def _cliffs(sheet: Sheet, b: Breakdown) -> None:
         sheet.paragraph(c.action, first="    do: ")
     if len(b.cliffs) > NUM_CLIFFS:
         sheet.line(f"    and {len(b.cliffs) - NUM_CLIFFS} smaller; --json shows all", "dim")
+
+
+def where(f: Finding) -> str:
+    """Where the time lies that a finding wins: its bucket, and what others wait for it where that is more."""
+    if f.bucket_ns is None or f.recoverable_ns <= 1.02 * f.bucket_ns:
+        return f" of {f.bucket}"
+    return f": {fmt.duration(f.bucket_ns)} of {f.bucket} and what waits for it"
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:

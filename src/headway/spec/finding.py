@@ -9,7 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A cause of lost time. `recoverable_ns` is per step; `patch` is a change of the RunSpec (dotted field -> value) that cures it."""
+    """A cause of lost time. `recoverable_ns` is per step; `patch` is a change of the RunSpec (dotted field -> value) that cures it.
+
+    `bucket_ns` is all of its bucket in a step. More can be won than that: others wait for what is slow. Both are means over steps and
+    devices.
+    """
 
     what: str
     bucket: str
@@ -18,3 +22,4 @@ class Finding:
     evidence: tuple[str, ...] = ()
     action: str = ""
     patch: Mapping[str, Any] | None = None
+    bucket_ns: int | None = None

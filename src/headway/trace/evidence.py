@@ -26,7 +26,7 @@ def evidence(answer: Answer, run: Replay, ranks: Sequence[RankBreakdown], late: 
     if asked.kind == "floor":
         out += _floors(asked.bucket.removeprefix("compute."), ranks)
     out.append(_replayed(answer, run))
-    rows = [(r, [_of(s, asked.bucket) for s in r.steps]) for r in ranks]
+    rows = [(r, [in_bucket(s, asked.bucket) for s in r.steps]) for r in ranks]
     out += [_most(r, claimed) for r, claimed in sorted(rows, key=lambda x: -statistics.fmean(x[1])) if any(claimed)]
     return tuple(out)
 
@@ -38,7 +38,8 @@ def _replayed(answer: Answer, run: Replay) -> str:
     return f"replay: a step of {base / 1e6:.2f} ms takes {(base - answer.alone_ns) / 1e6:.2f} ms without it{over}"
 
 
-def _of(step: StepBreakdown, bucket: str) -> int:
+def in_bucket(step: StepBreakdown, bucket: str) -> int:
+    """Time of a step in the bucket of a finding; comm is all collectives without their waits, comm.wait the waits."""
     if bucket in ("comm", "comm.wait"):
         return sum(ns for n, ns in step.buckets.items() if n.startswith("comm.") and n.endswith(".wait") == (bucket == "comm.wait"))
     return step.buckets.get(bucket, 0)

@@ -14,7 +14,7 @@ from typing import Any
 from headway.spec.breakdown import RankBreakdown, StepBreakdown
 from headway.spec.finding import Finding
 from headway.trace import patches
-from headway.trace.evidence import evidence
+from headway.trace.evidence import evidence, in_bucket
 from headway.trace.patches import Patch
 from headway.trace.replay.question import Answer, answers, questions
 from headway.trace.replay.run import Replay
@@ -136,6 +136,7 @@ def _finding(
         confidence=_confidence(cause, asked.bucket, ranks),
         evidence=evidence(answer, run, ranks, late)[:8],
         action=cause.action.format(**words),
+        bucket_ns=round(statistics.fmean(in_bucket(s, asked.bucket) for r in ranks for s in r.steps)),
         patch=cause.patch(spec, answer.gain_ns / run.base.step_ns) if spec else None,
     )
 

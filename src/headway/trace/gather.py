@@ -48,10 +48,15 @@ def _one(path: Path) -> Input:
         return Input((path,), frozenset((path,)))
     if (path / "run.json").is_file() or any(path.glob("events*.jsonl")):
         return _run(path)
-    files = _traces(path)
+    files = _traces(path) or tuple(f for folder in sorted(path.iterdir()) if _is_rank(folder) for f in _traces(folder))
     if not files:
-        raise TraceError(f"no trace in this folder ({', '.join(ENDINGS)})", where=str(path), fix=FIX)
+        raise TraceError(f"no trace in this folder nor in those in it ({', '.join(ENDINGS)})", where=str(path), fix=FIX)
     return Input(files)
+
+
+def _is_rank(path: Path) -> bool:
+    """A folder of its own for each rank; a folder of runs is none."""
+    return path.is_dir() and not (path / "run.json").is_file()
 
 
 def _run(path: Path) -> Input:
