@@ -1,0 +1,1 @@
+"""How a training scales: the same configuration at several sizes."""
