@@ -102,6 +102,7 @@ def measure(gigabytes: float, workers: int) -> dict[str, Any]:
         "parent_cpu_s": round(own.ru_utime + own.ru_stime, 1),
         "workers_cpu_s": round(sum(watch.cpu_s.values()), 1),
         "parent_peak_mb": round(own.ru_maxrss / 1e3),
+        "parent_peak_not_mapped_mb": round(watch.own_kb / 1e3),
         "worker_peak_mb": round(max(watch.peak_kb.values(), default=0) / 1e3),
         "ranks_with_a_wrong_sum": sum(busy.get(rank) != [BUSY_US * 1000] * STEPS for rank in range(world)),
         "python": platform.python_version(),
@@ -115,6 +116,7 @@ class Watch:
     def __init__(self) -> None:
         self.peak_kb: dict[int, int] = {}
         self.cpu_s: dict[int, float] = {}
+        self.own_kb = 0  # of this process, the most that was not mapped from files
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
@@ -128,6 +130,8 @@ class Watch:
 
     def _look(self) -> None:
         while not self._over.wait(0.2):
+            own = Path("/proc/self/status").read_text().partition("RssAnon:")[2].split()
+            self.own_kb = max(self.own_kb, int(own[0]) if own else 0)
             for pid in descendants(os.getpid()):
                 try:
                     status = Path(f"/proc/{pid}/status").read_text()

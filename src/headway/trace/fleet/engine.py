@@ -1,6 +1,7 @@
 """Where files are reduced: in this process, in a pool of processes of this machine, or on a Ray cluster. The answers are the same.
 
-A worker holds one file at a time, so its memory is that of the largest file. What is left of each comes back, and the caller keeps it.
+A worker holds one file at a time, so its memory is that of the largest file. What is left of each comes back through the disk (`spool`),
+and the caller maps it.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, Literal
 
 from headway.spec.errors import TraceError
+from headway.trace.fleet.spool import Spooled, load, store
 from headway.trace.part import FileParts, of_file
 
 Engine = Literal["local", "ray"]
@@ -53,6 +56,12 @@ def attempt(path: Path) -> Outcome:
         return error
 
 
+def _spooled(read: Callable[[Path], Outcome], path: Path, folder: Path) -> Outcome | Spooled:
+    """In a worker: the parts of a file on disk, or as they are if the disk refuses."""
+    outcome = read(path)
+    return outcome if isinstance(outcome, TraceError) else store(outcome, folder) or outcome
+
+
 def _pooled(paths: Sequence[Path], workers: int) -> Iterator[Outcome]:
     """Fresh processes (forked from one that has nothing but the readers); no more than two files a worker are on their way."""
     from concurrent.futures import ProcessPoolExecutor  # here: most reads need no pool, and it is slow to import
@@ -61,8 +70,8 @@ def _pooled(paths: Sequence[Path], workers: int) -> Iterator[Outcome]:
 
     context = get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        pending = [pool.submit(attempt, p) for p in paths[: 2 * workers]]
+    with TemporaryDirectory(prefix="headway-") as name, ProcessPoolExecutor(workers, mp_context=context) as pool:
+        pending = [pool.submit(_spooled, attempt, p, Path(name)) for p in paths[: 2 * workers]]
         for i in range(len(paths)):
             try:
                 result = pending[i].result()
@@ -71,8 +80,8 @@ def _pooled(paths: Sequence[Path], workers: int) -> Iterator[Outcome]:
                 raise TraceError("a process that read traces was killed", where=str(paths[i]), fix=fix) from None
             pending[i] = None  # type: ignore[call-overload]  # what came back is the caller's alone
             if len(pending) < len(paths):
-                pending.append(pool.submit(attempt, paths[len(pending)]))
-            yield result
+                pending.append(pool.submit(_spooled, attempt, paths[len(pending)], Path(name)))
+            yield load(result) if isinstance(result, Spooled) else result
 
 
 def _wise(paths: Sequence[Path]) -> int:

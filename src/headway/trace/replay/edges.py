@@ -12,7 +12,8 @@ from headway.spec.event import PHASES
 from headway.trace.classify import LEVEL
 from headway.trace.ranks.match import Seat
 from headway.trace.replay.script import NUM_CAUSES, SLACK_NS, Script
-from headway.trace.sweep import Ints, Steps, distinct
+from headway.trace.replay.spent import Spent
+from headway.trace.sweep import EMPTY, Ints, Steps, distinct
 from headway.trace.work import NUM_CLASSES, Work
 
 NONE: Final = -1  # no node; the meeting m is the node NONE - 1 - m
@@ -60,7 +61,7 @@ class Loose:
     source: Ints
     kind: Ints
     weight: Ints
-    cost: Ints  # [edges, causes]
+    cost: Spent
     last: Ints  # node of the end of each row of work
     step: Ints  # step that each row of work was launched in, -1 none
     hosts: Ints
@@ -70,18 +71,18 @@ class _Many:
     """Edges being collected."""
 
     def __init__(self) -> None:
-        self.parts: list[tuple[Ints, Ints, Ints, Ints, Ints]] = []
+        self.parts: list[tuple[Ints, Ints, Ints, Ints]] = []
+        self.costs: list[Spent] = []
 
     def add(self, kind: Kind, node: Ints, source: Ints, weight: Ints | int = 0, cost: Ints | None = None) -> None:
         n = len(node)
         full = np.broadcast_to(np.asarray(weight, np.int64), n)
-        self.parts.append(
-            (node, source, np.full(n, int(kind), np.int64), full, np.zeros((n, NUM_CAUSES), np.int64) if cost is None else cost)
-        )
+        self.parts.append((node, source, np.full(n, int(kind), np.int64), full))
+        self.costs.append(Spent(EMPTY, EMPTY, EMPTY) if cost is None else Spent.of_rows(cost))
 
-    def done(self) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-        node, source, kind, weight, cost = (np.concatenate(x) for x in zip(*self.parts, strict=True))
-        return node, source, kind, weight, cost
+    def done(self) -> tuple[Ints, Ints, Ints, Ints, Spent]:
+        node, source, kind, weight = (np.concatenate(x) for x in zip(*self.parts, strict=True))
+        return node, source, kind, weight, Spent.joined(self.costs, [len(p[0]) for p in self.parts])
 
 
 def loose(seat: Seat, script: Script, meets: Ints, arrived: Ints) -> Loose:

@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
 from headway.trace.ranks.match import Seat
 from headway.trace.replay.edges import NONE, Loose, Role, loose
 from headway.trace.replay.script import Script
+from headway.trace.replay.spent import Spent
 from headway.trace.sweep import Ints
 
 
@@ -30,12 +32,33 @@ class Arrived(IntEnum):
     ALL = -2
 
 
+BLOCK: Final = 1 << 18  # nodes whose edges are lists at a time
+
+
+class Plan:
+    """A block of nodes: its first node, where the edges of each end, counted from the block's first edge, and their sources."""
+
+    def __init__(self, graph: Graph, stops: Ints, first: int, *, keep: bool) -> None:
+        self.first = first
+        self.low = int(stops[first - 1]) if first else 0
+        self._stops, self._sources = stops[first : first + BLOCK], graph.source
+        self.high = int(self._stops[-1])
+        self._lists = self._made() if keep else None
+
+    def lists(self) -> tuple[list[int], list[int]]:
+        """(stops, sources)."""
+        return self._lists or self._made()
+
+    def _made(self) -> tuple[list[int], list[int]]:
+        return (self._stops - self.low).tolist(), self._sources[self.low : self.high].tolist()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Graph:
     """Nodes in an order in which every source comes before what waits for it, and edges sorted by node.
 
     Of nodes: `seat` (-1 where all ranks have arrived), `row` of its work (-1: host), `own` time, `measured` value, `blocked` (cause of a
-    host node that waited for the device, else -1), `role`. Of edges: `node`, `source`, `kind`, `weight`, `cost` [edges, causes]. Of
+    host node that waited for the device, else -1), `role`. Of edges: `node`, `source`, `kind`, `weight`, `cost` by cause. Of
     seats: `last`, nodes of the ends of each row of work; `steps`, the step that each row was launched in (-1 none); `hosts`, nodes of the
     begin and of the host's end of each step.
     """
@@ -50,7 +73,7 @@ class Graph:
     source: Ints
     kind: Ints
     weight: Ints
-    cost: Ints
+    cost: Spent
     last: tuple[Ints, ...]
     steps: tuple[Ints, ...]
     hosts: tuple[Ints, ...]
@@ -59,9 +82,15 @@ class Graph:
         return len(self.seat)
 
     @cached_property
-    def plan(self) -> tuple[list[int], list[int]]:
-        """Where the edges of each node end, and the source of each edge: what every simulation walks."""
-        return np.searchsorted(self.node, np.arange(len(self)), side="right").tolist(), self.source.tolist()
+    def plan(self) -> tuple[Plan, ...]:
+        """The nodes in blocks of at most BLOCK: (first node, where the edges of each node end, the source of each edge, first edge).
+
+        What every simulation walks. The lists of a small graph are kept; those of a large one are made anew for each walk, since they
+        would take ten times the memory of its arrays.
+        """
+        stops = np.searchsorted(self.node, np.arange(len(self)), side="right")
+        blocks = range(0, len(self), BLOCK)
+        return tuple(Plan(self, stops, first, keep=len(blocks) == 1) for first in blocks)
 
 
 def graph(seats: Sequence[Seat], scripts: Sequence[Script], meets: Sequence[Ints], arrived: Sequence[Ints]) -> Graph:
@@ -80,15 +109,16 @@ def graph(seats: Sequence[Seat], scripts: Sequence[Script], meets: Sequence[Ints
     )
     role = np.concatenate([*(p.role for p in parts), np.full(num_meets, Role.COMM, np.int64)])
     node, source, kind, weight = (np.concatenate([getattr(p, n) for p in parts]) for n in ("node", "source", "kind", "weight"))
-    cost = np.concatenate([p.cost for p in parts])
+    cost = Spent.joined([p.cost for p in parts], [len(p.node) for p in parts])
     shift = np.repeat(offsets[:-1], [len(p.node) for p in parts])
     node, source = (np.where(x >= 0, x + shift, offsets[-1] + NONE - 1 - x) for x in (node, source))  # below NONE: meetings
     place = _order(parts, offsets, num_meets, total)
     node, source = place[node], place[source]
-    keep = source < node
-    node, source, kind, weight, cost = node[keep], source[keep], kind[keep], weight[keep], cost[keep]
-    by_node = np.argsort(node, kind="stable")
-    node, source, kind, weight, cost = node[by_node], source[by_node], kind[by_node], weight[by_node], cost[by_node]
+    keep = np.flatnonzero(source < node)
+    keep = keep[np.argsort(node[keep], kind="stable")]
+    moved = np.full(len(node), -1, np.int64)
+    moved[keep] = np.arange(len(keep))
+    node, source, kind, weight, cost = node[keep], source[keep], kind[keep], weight[keep], cost.moved(moved)
     at = np.argsort(place, kind="stable")
     seat, row, own, measured, blocked = (x[at] for x in (seat, row, own, measured, blocked))
     alone = np.setdiff1d(np.arange(total), node)
@@ -150,12 +180,12 @@ def _order(parts: Sequence[Loose], offsets: Ints, num_meets: int, total: int) ->
     return place
 
 
-def _fitted(node: Ints, source: Ints, weight: Ints, cost: Ints, measured: Ints, own: Ints) -> Ints:
+def _fitted(node: Ints, source: Ints, weight: Ints, cost: Spent, measured: Ints, own: Ints) -> Ints:
     """Weights with which every node has the value that was measured.
 
     An edge that would come later is shortened; of the edges that come first, the last takes what is missing.
     """
-    reach = measured[source] + weight + cost.sum(axis=1)
+    reach = measured[source] + weight + cost.per_edge(len(node))
     wanted = (measured - own)[node]
     fitted: Ints = weight - np.maximum(reach - wanted, 0)
     reach = np.minimum(reach, wanted)

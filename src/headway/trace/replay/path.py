@@ -14,7 +14,6 @@ from headway.spec.breakdown import COMPUTE_CLASSES, IDLE_CAUSES
 from headway.trace.replay.edges import Kind
 from headway.trace.replay.run import Replay
 from headway.trace.replay.script import HIDDEN
-from headway.trace.sweep import Ints
 from headway.trace.work import COMM, D2H, H2D, NUM_CLASSES
 
 MOST_LINKS: Final = 200
@@ -137,7 +136,7 @@ def _bucket(run: Replay, seat: int, row: int) -> str:
 def _of_edge(run: Replay, edge: int, seat: int, clock: int, left: int) -> list[Link]:
     """An edge's time: what the host did, by cause; the rest is the way from the host to the device, or between two kernels."""
     graph = run.graph
-    cost: Ints = graph.cost[edge]
+    cost = graph.cost.at(edge)
     rest = int(run.base.weight[edge] - cost.sum())
     parts = [(f"idle.{IDLE_CAUSES[c]}" if c != HIDDEN else "idle.launch", int(cost[c])) for c in np.flatnonzero(cost > 0).tolist()]
     parts.append(("idle.launch", rest))

@@ -63,7 +63,7 @@ class Outcome:
 def simulate(graph: Graph, change: Change = NOTHING) -> Outcome:
     """The run with `change`. O(edges)."""
     out = np.array([*(c in change.without for c in IDLE_CAUSES), False])
-    weight = graph.weight + graph.cost @ (~out).astype(np.int64)
+    weight = graph.weight + graph.cost.per_edge(len(graph.weight), out)
     own = _own(graph, change, out)
     weight = np.where(_cut(graph, change, out), _NEVER, weight)
     value = _values(graph, weight, own)
@@ -98,20 +98,22 @@ def _cut(graph: Graph, change: Change, out: NDArray[np.bool_]) -> NDArray[np.boo
 
 def _values(graph: Graph, weight: Ints, own: Ints) -> Ints:
     """value[i] = max over edges (value[source] + weight) + own[i]: one pass, since sources come first."""
-    stops, source = graph.plan
-    much, value = weight.tolist(), own.tolist()
-    at = 0
-    for i, stop in enumerate(stops):
-        if at == stop:
-            continue
-        best = value[source[at]] + much[at]
-        at += 1
-        while at < stop:
-            other = value[source[at]] + much[at]
-            if other > best:
-                best = other
+    value = own.tolist()
+    for block in graph.plan:
+        stops, source = block.lists()
+        much = weight[block.low : block.high].tolist()
+        at = 0
+        for i, stop in enumerate(stops, block.first):
+            if at == stop:
+                continue
+            best = value[source[at]] + much[at]
             at += 1
-        value[i] += best
+            while at < stop:
+                other = value[source[at]] + much[at]
+                if other > best:
+                    best = other
+                at += 1
+            value[i] += best
     return np.array(value, np.int64)
 
 
