@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -157,11 +157,12 @@ def _read(given: Input, engine: Engine, workers: int, watch: Watch) -> tuple[lis
 def _ranks(files: Sequence[FileParts]) -> tuple[list[tuple[int, FileParts]], list[Health]]:
     """A rank for each: what it says, else a number in its file's name, else the first that is free."""
     taken = {f.rank for f in files if f.rank is not None}
+    processes = Counter(f.source for f in files)
     out, guessed = [], 0
     for file in files:
         rank = file.rank
         if rank is None:
-            named = _RANK.findall(Path(file.source).name)
+            named = _RANK.findall(Path(file.source).name) if processes[file.source] == 1 else []
             rank = int(named[-1]) if named else next(r for r in range(len(files) + len(taken) + 1) if r not in taken)
             guessed += 1
         taken.add(rank)

@@ -40,10 +40,13 @@ class Reader:
 
 def _is_snapshot(path: Path, first: bytes) -> bool:
     """The dict that torch.cuda.memory pickles, or the same as JSON: its first key is near the beginning."""
-    return first.lstrip()[:1] in (b"\x80", b"{") and any(key in first for key in (b"segments", b"device_traces", b"allocator_settings"))
+    return first.lstrip()[:1] in (b"\x80", b"{") and any(
+        key in first[:64] for key in (b"segments", b"device_traces", b"allocator_settings")
+    )
 
 
 READERS = (
+    Reader("Nsight Systems", lambda path, first: first.startswith(b"SQLite format 3\0"), "nsys:read"),
     Reader("memory snapshot", _is_snapshot, "snapshot:read"),
     Reader("Kineto", lambda path, first: True, "kineto:reading"),
 )  # in order; the last takes what no other knows and says what is wrong

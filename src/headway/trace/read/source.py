@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from headway.spec.errors import TraceError
@@ -12,6 +14,7 @@ from headway.spec.errors import TraceError
 FIX = "Give a PyTorch profiler trace (.json or .json.gz), a memory snapshot (.pickle), a folder of them, or a run folder."
 GZIP = b"\x1f\x8b"
 BLOCK_BYTES = 2 << 20
+HEAD_BYTES = 4096  # in which a format is recognised
 _READ_BYTES = 1 << 20
 
 
@@ -19,13 +22,16 @@ class Broken(Exception):
     """A gzip file that ends early or is damaged."""
 
 
-def head(path: Path, size: int = 64) -> bytes:
-    """The first bytes of a file, unpacked if it is gzip. Raises TraceError if it is missing, cannot be read or is empty."""
+def head(path: Path, size: int = HEAD_BYTES, *, packed: bool = False) -> bytes:
+    """The first bytes of a file, unpacked if it is gzip (or as they are: `packed`).
+
+    Raises TraceError if it is missing, cannot be read or is empty.
+    """
     with _opened(path) as file:
         data = file.read(1 << 16)
     if not data:
         raise TraceError("the file is empty", where=str(path), fix="Profile again, and let the export finish.")
-    if data[:2] != GZIP:
+    if data[:2] != GZIP or packed:
         return data[:size]
     try:
         return zlib.decompressobj(31).decompress(data, size)
@@ -61,6 +67,22 @@ def blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
                     if not data:
                         raise Broken
             data = unpacker.unused_data or file.read(_READ_BYTES)
+
+
+@contextmanager
+def on_disk(path: Path) -> Iterator[Path]:
+    """A file that is plain and local: `path` itself, or a copy in a temporary folder that is gone afterwards.
+
+    Raises TraceError if it cannot be read. Of a gzip file that breaks, the copy holds what comes before.
+    """
+    if head(path, 2, packed=True) != GZIP:
+        yield path
+        return
+    with TemporaryDirectory(prefix="headway-") as folder:
+        copy = Path(folder) / "copy"
+        with copy.open("wb") as file, suppress(Broken):
+            file.writelines(blocks(path))
+        yield copy
 
 
 def load(path: Path) -> tuple[bytes, bool]:
