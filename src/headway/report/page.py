@@ -20,6 +20,7 @@ from headway.report.account import (
     partitions,
     time_section,
 )
+from headway.report.beside import beside_section
 from headway.report.curve import Curve, curves
 from headway.report.kernels import cliff_section, kernel_section
 from headway.report.markup import Html, script_json, tag
@@ -92,6 +93,7 @@ def page(
         ("kernels", "Kernels", kernel_section(b)),
         ("communication", "Communication", communication_section(b)),
         ("memory", "Memory", memory_section(b)),
+        ("beside", "Beside", beside_section(b)),
         ("cliffs", "Cliffs", cliff_section(b.cliffs)),
         ("training", "Training", _training(lines)),
         ("samples", "Samples", _samples(samples_png)),

@@ -16,6 +16,7 @@ from headway.spec.hardware import Ceilings
 from headway.spec.memory import MemoryBreakdown
 from headway.trace import health as doubts
 from headway.trace.attribute import attribute
+from headway.trace.beside import flight
 from headway.trace.events import Events
 from headway.trace.findings import findings
 from headway.trace.fleet.engine import Engine, Watch, reduced, unwatched
@@ -84,7 +85,7 @@ def account(
     """
     given = gather([Path(p) for p in paths])
     files, notes = _read(given, engine, workers, watch)
-    ranked, renamed = _ranks([f for f in files if f.parts or not f.memory])
+    ranked, renamed = _ranks([f for f in files if not f.beside])
     notes += [replace(h, rank=rank) for rank, file in ranked for h in file.health] + renamed
     world = _world(files, given)
     if mesh is not None:
@@ -109,11 +110,12 @@ def account(
     run = replay(seats, [part.script for _, _, part in placed], meeting, least.parts)
     rows = _with_flops(_merge(measured, given), given)
     memory = _memory(ranked, [f for f in files if f.memory and not f.parts], given)
-    if not rows and not memory:
+    flights = [log for f in files for log in f.flight]
+    if not rows and not memory and not flights:
         raise TraceError("nothing to explain: no spans on any thread or device", where=str(paths[0]), fix=FIX)
     notes += [*given.events.health, *meeting.health, *least.health, *_missing(rows, world)]
     summary = summarise(rows, world)
-    notes += doubts.of_steps(summary)
+    notes += [*doubts.of_steps(summary), *flight.health(flights)]
     breakdown = Breakdown(
         ranks=tuple(rows),
         health=tuple(notes),
@@ -129,6 +131,7 @@ def account(
         cliffs=_cliffs(given.events),
         stragglers=stragglers(seats, measured, meeting),
         memory=memory,
+        flight=flight.groups(flights),
     )
 
     def timelines() -> tuple[Timeline, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import random
 import time
 from collections.abc import Callable
@@ -12,7 +14,7 @@ import pytest
 from headway.spec.errors import TraceError
 from headway.trace.explain import explain
 from tests.trace.drawing import events
-from tests.trace.read import nsys_file
+from tests.trace.read import nsys_file, test_flight
 from tests.trace.read.test_nsys import DRAWING
 
 NUM, MOST_S = 200, 2.0
@@ -22,7 +24,15 @@ def nsys(folder: Path) -> bytes:
     return nsys_file.write(folder / "whole.sqlite", nsys_file.tables(events(DRAWING))).read_bytes()
 
 
-FORMATS: dict[str, Callable[[Path], bytes]] = {"a.sqlite": nsys}
+def recorder(folder: Path) -> bytes:
+    return pickle.dumps(test_flight.dump(*map(test_flight.entry, range(20))), protocol=2)
+
+
+def recorder_json(folder: Path) -> bytes:
+    return json.dumps(test_flight.dump(*map(test_flight.entry, range(20)))).encode()
+
+
+FORMATS: dict[str, Callable[[Path], bytes]] = {"a.sqlite": nsys, "_dump_0": recorder, "rank_0.json": recorder_json}
 
 
 def damaged(data: bytes, random: random.Random) -> bytes:

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from headway.spec.errors import TraceError
+from headway.spec.flight import FlightLog
 from headway.trace.memory.history import History
+from headway.trace.read import formats
 from headway.trace.read.source import FIX, head
 from headway.trace.table import Table
 
-__all__ = ["FIX", "READERS", "Reader", "Reading", "read"]
+__all__ = ["FIX", "READERS", "Reader", "Reading", "known", "read"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +24,12 @@ class Reading:
     source: str
     tables: tuple[Table, ...] = ()  # timelines, one a process
     memory: tuple[History, ...] = ()  # what allocators did, one a device
+    flight: tuple[FlightLog, ...] = ()  # recorders of collectives, one a process
+
+    @property
+    def beside(self) -> bool:
+        """Whether the file holds anything that is no timeline."""
+        return bool(self.memory or self.flight)
 
 
 @dataclass(frozen=True)
@@ -38,18 +47,21 @@ class Reader:
         return result if isinstance(result, Reading) else Reading(source=str(path), tables=(result,))
 
 
-def _is_snapshot(path: Path, first: bytes) -> bool:
-    """The dict that torch.cuda.memory pickles, or the same as JSON: its first key is near the beginning."""
-    return first.lstrip()[:1] in (b"\x80", b"{") and any(
-        key in first[:64] for key in (b"segments", b"device_traces", b"allocator_settings")
-    )
-
-
 READERS = (
-    Reader("Nsight Systems", lambda path, first: first.startswith(b"SQLite format 3\0"), "nsys:read"),
-    Reader("memory snapshot", _is_snapshot, "snapshot:read"),
+    Reader("Nsight Systems", formats.is_sqlite, "nsys:read"),
+    Reader("memory snapshot", formats.is_snapshot, "snapshot:read"),
+    Reader("flight recorder", formats.is_flight, "flight:read"),
     Reader("Kineto", lambda path, first: True, "kineto:reading"),
 )  # in order; the last takes what no other knows and says what is wrong
+
+
+def known(path: Path) -> bool:
+    """Whether the content of a file is of a format that has a mark of its own (Kineto has none: it is JSON)."""
+    try:
+        first = head(path)
+    except TraceError:
+        return False
+    return any(r.suits(path, first) for r in READERS[:-1])
 
 
 def read(path: str | Path) -> Reading:
