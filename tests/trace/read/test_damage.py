@@ -14,7 +14,7 @@ import pytest
 from headway.spec.errors import TraceError
 from headway.trace.explain import explain
 from tests.trace.drawing import events
-from tests.trace.read import nsys_file, test_flight
+from tests.trace.read import nsys_file, test_flight, test_xplane, xspace_file
 from tests.trace.read.test_nsys import DRAWING
 
 NUM, MOST_S = 200, 2.0
@@ -32,7 +32,21 @@ def recorder_json(folder: Path) -> bytes:
     return json.dumps(test_flight.dump(*map(test_flight.entry, range(20)))).encode()
 
 
-FORMATS: dict[str, Callable[[Path], bytes]] = {"a.sqlite": nsys, "_dump_0": recorder, "rank_0.json": recorder_json}
+def xspace(folder: Path) -> bytes:
+    return xspace_file.drawn(DRAWING)
+
+
+def xspace_of_tpus(folder: Path) -> bytes:
+    return xspace_file.space(test_xplane.host(), test_xplane.tpu(0), test_xplane.tpu(1))
+
+
+FORMATS: dict[str, Callable[[Path], bytes]] = {
+    "a.sqlite": nsys,
+    "_dump_0": recorder,
+    "rank_0.json": recorder_json,
+    "a.xplane.pb": xspace,
+    "b.xplane.pb": xspace_of_tpus,
+}
 
 
 def damaged(data: bytes, random: random.Random) -> bytes:

@@ -49,6 +49,7 @@ class Reader:
 
 READERS = (
     Reader("Nsight Systems", formats.is_sqlite, "nsys:read"),
+    Reader("XPlane", formats.is_xspace, "xplane:read"),
     Reader("memory snapshot", formats.is_snapshot, "snapshot:read"),
     Reader("flight recorder", formats.is_flight, "flight:read"),
     Reader("Kineto", lambda path, first: True, "kineto:reading"),

@@ -5,12 +5,22 @@ Content decides where it can; the ending of a name counts only where the content
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
 _KINETO: Final = (b'"traceEvents"', b'"distributedInfo"', b'"schemaVersion"')  # a Kineto trace says much of what others say, inside its own
+_JSON: Final = re.compile(rb"\s*[{\[]\s*[\"{}\[\]]")
 _FLIGHT: Final = (b"pg_config", b"pg_status", b"nccl_version", b"comm_lib_version", b"entries")
 _FLIGHT_JSON: Final = (b'"pg_config"', b'"pg_status"', b'"collective_seq_id"', b'"comm_lib_version"', b'"nccl_comm_state"')
+
+
+def is_xspace(path: Path, first: bytes) -> bool:
+    """An XSpace: a message whose first field is a plane with a name; or its ending, where the name comes later."""
+    if first[:1] != b"\n" or _JSON.match(first):
+        return False
+    named = any(name in first[:256] for name in (b"/host:", b"/device:", b"Task Environment"))
+    return named or path.name.endswith((".xplane.pb", ".xplane.pb.gz"))
 
 
 def is_sqlite(path: Path, first: bytes) -> bool:
