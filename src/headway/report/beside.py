@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from headway.report import format as fmt
 from headway.report.markup import Html, tag
 from headway.report.sheet import Sheet
 from headway.spec.breakdown import Breakdown
+from headway.spec.counters import KernelCounters
 from headway.spec.flight import GroupState, LastCollective
+from headway.spec.nccl import NcclLinks
 
 _SHOWN: Final = 12  # lines of a section in a terminal
 _RANKS: Final = 8  # named in a line
@@ -17,7 +20,11 @@ _RANKS: Final = 8  # named in a line
 
 def sections(b: Breakdown) -> list[tuple[str, list[str]]]:
     """(title, lines) of what `b` carries."""
-    found = [("Process groups, by flight recorders", [line for state in b.flight for line in flight_lines(state)])]
+    found = [
+        ("Process groups, by flight recorders", [line for state in b.flight for line in flight_lines(state)]),
+        ("Communicators, by NCCL's log", [nccl_line(links) for links in b.nccl]),
+        ("Kernels, by Nsight Compute (clocks locked)", counter_lines(b.counters)),
+    ]
     return [(title, lines) for title, lines in found if lines]
 
 
@@ -39,6 +46,48 @@ def beside_section(b: Breakdown) -> Html | None:
         return None
     blocks = [tag("div", tag("h3", title), tag("ul", *(tag("li", line) for line in lines))) for title, lines in found]
     return tag("section", tag("h2", "Beside the timeline"), *blocks, id="beside")
+
+
+def nccl_line(c: NcclLinks) -> str:
+    """One communicator and what it runs over."""
+    parts = [
+        f"{c.identity}: {c.size if c.size is not None else '?'} ranks, {len(c.ranks)} logged from {c.hosts} host{'s' * (c.hosts != 1)}"
+    ]
+    if c.links:
+        parts.append("connections " + ", ".join(f"{name} {count}" for name, count in c.links.items()))
+    if c.channels:
+        parts.append(f"{'/'.join(map(str, c.channels))} channels")
+    if c.init_ns is not None:
+        parts.append(f"started in {fmt.duration(c.init_ns)}")
+    if c.incomplete:
+        parts.append(f"start not finished on rank {_ranks(c.incomplete)}")
+    if c.operations:
+        parts.append("calls " + ", ".join(f"{name} {count}" for name, count in sorted(c.operations.items())))
+    if len(set(c.last_operations.values())) > 1:
+        least = min(c.last_operations.values())
+        behind = [rank for rank, last in c.last_operations.items() if last == least]
+        parts.append(f"last opCount {least} on rank {_ranks(behind)}, {max(c.last_operations.values())} on others")
+    return "; ".join(parts)
+
+
+def counter_lines(counters: Sequence[KernelCounters]) -> list[str]:
+    """A line for each name: how many launches, and the shares of the peak that the longest reached."""
+    groups: dict[str, list[KernelCounters]] = {}
+    for c in counters:
+        groups.setdefault(c.name, []).append(c)
+    lines = []
+    for name, mine in sorted(groups.items(), key=lambda kv: -sum(c.duration_ns or 0 for c in kv[1])):
+        longest = max(mine, key=lambda c: c.duration_ns or 0)
+        shares = (
+            ("DRAM", longest.dram_share),
+            ("SMs", longest.compute_share),
+            ("tensor", longest.tensor_share),
+            ("occupancy", longest.occupancy),
+        )
+        said = [f"{label} {fmt.percent(share)}" for label, share in shares if share is not None]
+        time = [fmt.duration(longest.duration_ns)] if longest.duration_ns is not None else []
+        lines.append(f"{name[:80]}: {len(mine)} launch{'es' * (len(mine) != 1)}, the longest " + ", ".join([*time, *said]))
+    return lines
 
 
 def flight_lines(state: GroupState) -> list[str]:

@@ -16,7 +16,8 @@ from headway.spec.hardware import Ceilings
 from headway.spec.memory import MemoryBreakdown
 from headway.trace import health as doubts
 from headway.trace.attribute import attribute
-from headway.trace.beside import flight
+from headway.trace.beside.counters import counted
+from headway.trace.beside.found import beside
 from headway.trace.events import Events
 from headway.trace.findings import findings
 from headway.trace.fleet.engine import Engine, Watch, reduced, unwatched
@@ -95,13 +96,14 @@ def account(
     seats = [Seat(rank, part.work, part.windows, file.host) for rank, file, part in placed]
     meeting = meet(seats)
     least = run_floors([(rank, part) for rank, _, part in placed], ceilings or told(given.info.get("ceilings")))
+    others = beside(files)
     measured = [
         RankBreakdown(
             rank=rank,
             device=p.work.device,
             steps=_steps(p, arrival, floor),
             source=file.source,
-            kernels=kernels(p.work, p.windows, floor, p.host, p.launchers),
+            kernels=counted(kernels(p.work, p.windows, floor, p.host, p.launchers), p.work, others.counters),
             **clock_fields(meeting, i),
         )
         for i, ((rank, file, p), arrival, floor) in enumerate(zip(placed, meeting.arrivals, least.parts, strict=True))
@@ -110,12 +112,11 @@ def account(
     run = replay(seats, [part.script for _, _, part in placed], meeting, least.parts)
     rows = _with_flops(_merge(measured, given), given)
     memory = _memory(ranked, [f for f in files if f.memory and not f.parts], given)
-    flights = [log for f in files for log in f.flight]
-    if not rows and not memory and not flights:
+    if not rows and not memory and not others:
         raise TraceError("nothing to explain: no spans on any thread or device", where=str(paths[0]), fix=FIX)
     notes += [*given.events.health, *meeting.health, *least.health, *_missing(rows, world)]
     summary = summarise(rows, world)
-    notes += [*doubts.of_steps(summary), *flight.health(flights)]
+    notes += [*doubts.of_steps(summary), *others.health(rows)]
     breakdown = Breakdown(
         ranks=tuple(rows),
         health=tuple(notes),
@@ -131,7 +132,7 @@ def account(
         cliffs=_cliffs(given.events),
         stragglers=stragglers(seats, measured, meeting),
         memory=memory,
-        flight=flight.groups(flights),
+        **others.fields(),
     )
 
     def timelines() -> tuple[Timeline, ...]:

@@ -14,7 +14,7 @@ import pytest
 from headway.spec.errors import TraceError
 from headway.trace.explain import explain
 from tests.trace.drawing import events
-from tests.trace.read import nsys_file, test_flight, test_xplane, xspace_file
+from tests.trace.read import nsys_file, test_flight, test_nccl_log, test_ncu, test_xplane, xspace_file
 from tests.trace.read.test_nsys import DRAWING
 
 NUM, MOST_S = 200, 2.0
@@ -40,12 +40,27 @@ def xspace_of_tpus(folder: Path) -> bytes:
     return xspace_file.space(test_xplane.host(), test_xplane.tpu(0), test_xplane.tpu(1))
 
 
+def profiled(folder: Path) -> bytes:
+    return test_ncu.wide(test_ncu.LAUNCHES).encode()
+
+
+def profiled_long(folder: Path) -> bytes:
+    return test_ncu.long(test_ncu.LAUNCHES).encode()
+
+
+def logged(folder: Path) -> bytes:
+    return "\n".join((*test_nccl_log.rank(0), *test_nccl_log.rank(1), *test_nccl_log.calls(0, 20))).encode()
+
+
 FORMATS: dict[str, Callable[[Path], bytes]] = {
     "a.sqlite": nsys,
     "_dump_0": recorder,
     "rank_0.json": recorder_json,
     "a.xplane.pb": xspace,
     "b.xplane.pb": xspace_of_tpus,
+    "raw.csv": profiled,
+    "details.csv": profiled_long,
+    "nccl.log": logged,
 }
 
 

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from headway.spec.counters import KernelCounters
 from headway.spec.errors import TraceError
 from headway.spec.flight import FlightLog
+from headway.spec.health import Health
+from headway.spec.nccl import NcclLog
 from headway.trace.memory.history import History
 from headway.trace.read import formats
 from headway.trace.read.source import FIX, head
@@ -25,11 +28,14 @@ class Reading:
     tables: tuple[Table, ...] = ()  # timelines, one a process
     memory: tuple[History, ...] = ()  # what allocators did, one a device
     flight: tuple[FlightLog, ...] = ()  # recorders of collectives, one a process
+    nccl: tuple[NcclLog, ...] = ()  # logs of NCCL, one a process
+    counters: tuple[KernelCounters, ...] = ()  # of profiled launches, in order
+    health: tuple[Health, ...] = ()  # what is doubtful about the file, where no table says it
 
     @property
     def beside(self) -> bool:
         """Whether the file holds anything that is no timeline."""
-        return bool(self.memory or self.flight)
+        return bool(self.memory or self.flight or self.nccl or self.counters)
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,10 @@ READERS = (
     Reader("XPlane", formats.is_xspace, "xplane:read"),
     Reader("memory snapshot", formats.is_snapshot, "snapshot:read"),
     Reader("flight recorder", formats.is_flight, "flight:read"),
+    Reader("Nsight Compute", formats.is_ncu, "ncu:read"),
+    Reader("NCCL log", formats.is_nccl, "nccl_log:read"),
+    Reader("Nsight Compute report", formats.is_ncu_report, "ncu:binary"),
+    Reader("Nsight Systems report", formats.is_nsys_report, "nsys:binary"),
     Reader("Kineto", lambda path, first: True, "kineto:reading"),
 )  # in order; the last takes what no other knows and says what is wrong
 

@@ -9,8 +9,14 @@ import re
 from pathlib import Path
 from typing import Final
 
+from headway.trace.read.source import head
+
 _KINETO: Final = (b'"traceEvents"', b'"distributedInfo"', b'"schemaVersion"')  # a Kineto trace says much of what others say, inside its own
 _JSON: Final = re.compile(rb"\s*[{\[]\s*[\"{}\[\]]")
+_NCU: Final = re.compile(rb'^(\xef\xbb\xbf)?("?ID"?,.*Kernel Name|"?Process ID"?,.*Kernel Name.*Invocations)', re.MULTILINE)
+_NCCL: Final = re.compile(rb"NCCL (INFO|WARN|version) ")
+_LOGS: Final = (".log", ".txt", ".out", ".err", ".log.gz")
+_LOG_BYTES: Final = 1 << 20
 _FLIGHT: Final = (b"pg_config", b"pg_status", b"nccl_version", b"comm_lib_version", b"entries")
 _FLIGHT_JSON: Final = (b'"pg_config"', b'"pg_status"', b'"collective_seq_id"', b'"comm_lib_version"', b'"nccl_comm_state"')
 
@@ -39,3 +45,27 @@ def is_flight(path: Path, first: bytes) -> bool:
     if first[:1] == b"\x80":
         return any(key in first for key in _FLIGHT)
     return first.lstrip()[:1] == b"{" and not any(key in first for key in _KINETO) and any(key in first for key in _FLIGHT_JSON)
+
+
+def is_ncu(path: Path, first: bytes) -> bool:
+    """A table of Nsight Compute: its header, or what it prints while it works."""
+    return not _JSON.match(first) and (_NCU.search(first) is not None or b"==PROF==" in first)
+
+
+def is_nccl(path: Path, first: bytes) -> bool:
+    """Text in which NCCL speaks; in a file that is called a log, some way into it."""
+    if _JSON.match(first) or b"\0" in first:
+        return False
+    if _NCCL.search(first):
+        return True
+    return path.name.endswith(_LOGS) and _NCCL.search(head(path, _LOG_BYTES)) is not None
+
+
+def is_ncu_report(path: Path, first: bytes) -> bool:
+    """What Nsight Compute writes itself."""
+    return first.startswith(b"NVR\0") or path.name.endswith(".ncu-rep")
+
+
+def is_nsys_report(path: Path, first: bytes) -> bool:
+    """What Nsight Systems writes itself; nothing is known of its content."""
+    return path.name.endswith((".nsys-rep", ".qdrep", ".qdstrm"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -70,6 +70,11 @@ def read(path: Path) -> Reading:
     if not len(table):
         raise TraceError("the export holds no spans with usable times", where=str(path), fix=FIX)
     return Reading(source=str(path), tables=_processes(table, owner) if bound else split(table))
+
+
+def binary(path: Path) -> NoReturn:
+    """A report as Nsight Systems keeps it: nothing but its own tools can read it."""
+    raise TraceError("a binary report of Nsight Systems, which only its own tools can read", where=str(path), fix=FIX)
 
 
 # ---- host ----

@@ -28,7 +28,7 @@ def head(path: Path, size: int = HEAD_BYTES, *, packed: bool = False) -> bytes:
     Raises TraceError if it is missing, cannot be read or is empty.
     """
     with _opened(path) as file:
-        data = file.read(1 << 16)
+        data = file.read(max(1 << 16, size))
     if not data:
         raise TraceError("the file is empty", where=str(path), fix="Profile again, and let the export finish.")
     if data[:2] != GZIP or packed:
