@@ -37,6 +37,7 @@ from headway.trace.ranks.match import Seat
 from headway.trace.ranks.straggler import stragglers
 from headway.trace.ranks.wait import Arrivals, clock_fields, meet
 from headway.trace.read.file import FIX
+from headway.trace.read.remote import paths_of
 from headway.trace.replay.path import critical_path
 from headway.trace.replay.run import replay
 from headway.trace.summary import summarise
@@ -84,7 +85,7 @@ def account(
 
     Raises TraceError if a path is missing, is not a trace, or holds nothing to explain, or if the mesh has another number of ranks.
     """
-    given = gather([Path(p) for p in paths])
+    given = gather([path for given in paths for path in paths_of(given)])
     files, notes = _read(given, engine, workers, watch)
     ranked, renamed = _ranks([f for f in files if not f.beside])
     notes += [replace(h, rank=rank) for rank, file in ranked for h in file.health] + renamed

@@ -14,6 +14,7 @@ from headway.spec.health import Health
 from headway.spec.nccl import NcclLog
 from headway.trace.memory.history import History
 from headway.trace.read import formats
+from headway.trace.read.remote import path_of
 from headway.trace.read.source import FIX, head
 from headway.trace.table import Table
 
@@ -77,6 +78,6 @@ def known(path: Path) -> bool:
 
 def read(path: str | Path) -> Reading:
     """The content of `path`. Raises TraceError if it is missing, is of no known format or holds nothing."""
-    path = Path(path)
+    path = path_of(path)
     first = head(path)
     return next(r for r in READERS if r.suits(path, first)).read(path)

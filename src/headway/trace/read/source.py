@@ -10,8 +10,12 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from headway.spec.errors import TraceError
+from headway.trace.read.remote import is_remote
 
-FIX = "Give a PyTorch profiler trace (.json or .json.gz), a memory snapshot (.pickle), a folder of them, or a run folder."
+FIX = (
+    "Give a PyTorch profiler trace (.json or .json.gz), an Nsight Systems export (.sqlite), an XSpace (.xplane.pb), a memory snapshot or "
+    "a flight recorder (pickle), an Nsight Compute export (.csv), an NCCL log, a folder of them, or a run folder."
+)
 GZIP = b"\x1f\x8b"
 BLOCK_BYTES = 2 << 20
 HEAD_BYTES = 4096  # in which a format is recognised
@@ -75,7 +79,7 @@ def on_disk(path: Path) -> Iterator[Path]:
 
     Raises TraceError if it cannot be read. Of a gzip file that breaks, the copy holds what comes before.
     """
-    if head(path, 2, packed=True) != GZIP:
+    if not is_remote(path) and head(path, 2, packed=True) != GZIP:
         yield path
         return
     with TemporaryDirectory(prefix="headway-") as folder:
