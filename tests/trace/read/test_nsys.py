@@ -106,6 +106,30 @@ def test_old_export_without_processes(tmp_path: Path) -> None:
     assert sum(len(t.rows(*DEVICE_WORK)) for t in found) == sum(e["cat"].startswith(("kernel", "gpu_mem")) for e in events(DRAWING))
 
 
+def test_rows_without_a_process(tmp_path: Path) -> None:
+    """Of the only process there is; where there are two, left out and said."""
+    one, two = tables(events(DRAWING), pid=7), tables(events(DRAWING), pid=9)
+    one["CUPTI_ACTIVITY_KIND_KERNEL"][0][5] = None
+    alone = read(write(tmp_path / "a.sqlite", one)).tables
+    assert [len(t) for t in alone] == [len(events(DRAWING))]
+    both = read(write(tmp_path / "b.sqlite", {name: [*one[name], *two[name]] for name in one})).tables
+    assert [len(t) for t in both] == [len(events(DRAWING)) - 1, len(events(DRAWING))]
+    assert {h.what: h.count for h in both[0].health}["no_process"] == 1
+
+
+def test_database_that_is_still_written(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.sqlite", tables(events(DRAWING)))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE more (a INTEGER)")
+        db.commit()
+        found = explain([path])
+        names = sorted(p.name for p in tmp_path.iterdir())
+    assert "unfinished_database" in {h.what for h in found.health}
+    assert names == ["a.sqlite", "a.sqlite-shm", "a.sqlite-wal"]
+    assert len(found.ranks[0].steps) == 3
+
+
 # ---- NVTX ----
 
 

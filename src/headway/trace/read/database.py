@@ -25,8 +25,10 @@ _LEAST_BYTES: Final = 4  # of a row: damage can make a table seem endless, never
 class Database:
     """The tables of a file, each with its columns, and what could not be read of them."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, size: int) -> None:
-        self._connection, self._most = connection, size // _LEAST_BYTES + 1
+    def __init__(self, connection: sqlite3.Connection, path: Path, local: Path) -> None:
+        self._connection, self._most = connection, local.stat().st_size // _LEAST_BYTES + 1
+        logs = [local.with_name(local.name + ending) for ending in ("-wal", "-journal")]
+        self._beside = next((log.name for log in logs if log.is_file() and log.stat().st_size), "")
         self.broken: dict[str, str] = {}  # table -> what went wrong
         self.tables: dict[str, frozenset[str]] = {}
         try:
@@ -71,11 +73,15 @@ class Database:
 
     def health(self) -> list[Health]:
         """What could not be read."""
+        out = []
+        if self._beside:
+            text = f"what was not yet written into the database ({self._beside}) is not read; close the program that writes it"
+            out.append(Health(what="unfinished_database", count=1, affects="what the rest would have told", text=text))
         if not self.broken:
-            return []
+            return out
         text = f"tables that are damaged; the rows before the damage are used: {', '.join(sorted(self.broken)[:6])}"
         affects = "what the rest would have told"
-        return [Health(what="damaged_tables", count=len(self.broken), affects=affects, text=text, withholds=("idle",))]
+        return [*out, Health(what="damaged_tables", count=len(self.broken), affects=affects, text=text, withholds=("idle",))]
 
 
 @contextmanager
@@ -90,7 +96,7 @@ def opened(path: Path) -> Iterator[Database]:
         with closing(connection):
             connection.text_factory = lambda data: data.decode("utf-8", "replace")
             connection.execute("PRAGMA trusted_schema = OFF")  # functions and virtual tables that a schema names are not run
-            yield Database(connection, path, local.stat().st_size)
+            yield Database(connection, path, local)
 
 
 def _quoted(name: str) -> str:

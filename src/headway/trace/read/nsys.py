@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -22,7 +23,7 @@ from headway.trace.read.nvtx import step_names, told
 from headway.trace.read.processes import parted, split
 from headway.trace.read.spans import NO_TIME, Spans, moments
 from headway.trace.sweep import Ints, classes, distinct
-from headway.trace.table import DEVICE_WORK, Kind, Table
+from headway.trace.table import DEVICE_WORK, HOST, Kind, Table
 
 FIX: Final = "Export the report with: nsys export --type sqlite REPORT.nsys-rep"
 _PREFIX: Final = "CUPTI_ACTIVITY_KIND_"
@@ -69,7 +70,7 @@ def read(path: Path) -> Reading:
         )
     if not len(table):
         raise TraceError("the export holds no spans with usable times", where=str(path), fix=FIX)
-    return Reading(source=str(path), tables=_processes(table, owner) if bound else split(table))
+    return Reading(source=str(path), tables=_processes(table, owner) if bound else split(table))  # older exports: by correlation ids
 
 
 def binary(path: Path) -> NoReturn:
@@ -195,9 +196,19 @@ def _copy(way: int, source: int, target: int) -> str:
 
 
 def _processes(table: Table, owner: Ints) -> tuple[Table, ...]:
-    """One table for each process that worked on a device; without any, for each with host rows."""
-    working = distinct(owner[table.of(*DEVICE_WORK)])
-    chosen = working if len(working) else distinct(owner[table.of(Kind.RUNTIME, Kind.OPERATOR, Kind.MARK)])
+    """One table for each process that worked on a device; without any, for each with host rows.
+
+    Rows that do not say their process (damage) belong to the only one there is, or else are left out.
+    """
+    working = distinct(owner[table.of(*DEVICE_WORK) & (owner >= 0)])
+    chosen = working if len(working) else distinct(owner[table.of(*HOST) & (owner >= 0)])
+    if len(chosen) < 2:
+        return parted(table, np.where(owner < 0, chosen[0] if len(chosen) else -1, owner), chosen.tolist() or [-1])
+    lost = int((owner < 0).sum())
+    if lost:
+        text = "rows that do not say their process are left out"
+        note = Health(what="no_process", count=lost, affects="counts of kernels, compute and idle", text=text)
+        table = replace(table, health=(*table.health, note))
     return parted(table, owner, chosen.tolist())
 
 
