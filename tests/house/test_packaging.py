@@ -18,7 +18,7 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def test_extras_are_those_of_the_design() -> None:
-    assert set(PROJECT["optional-dependencies"]) == {"train", "models", "robot", "ray", "dev"}
+    assert set(PROJECT["optional-dependencies"]) == {"train", "models", "robot", "remote", "ray", "dev"}
 
 
 def test_development_is_pinned() -> None:

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "src" / "headway"
 WITHOUT_TORCH = ("spec", "stats", "trace", "history", "plan", "doctor", "report", "recipes")
 ABSENT = ("torch", "triton", "torchao", "torchvision", "sklearn", "scipy", "PIL", "safetensors", "jaxtyping")
 CORE = {"numpy", "rich", "msgspec"}
-OPTIONAL = {("headway.trace.fleet.on_ray", "ray")}  # an extra, imported in one module inside a function
+OPTIONAL = {("headway.trace.fleet.on_ray", "ray"), ("headway.trace.read.remote", "fsspec")}  # extras, imported inside a function
 
 
 @pytest.fixture(scope="module")

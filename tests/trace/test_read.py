@@ -175,7 +175,7 @@ def test_odd_times(tmp_path: Path) -> None:
     ("body", "what"),
     [
         (b"", "empty"),
-        (b"SQLite format 3\x00", "not a trace"),
+        (b"SQLite format 3\x00", "database"),
         (b"{}", "not a trace"),
         (b'{"schema": "headway.run/1"}', "not a trace"),
         (b"hello", "not a trace"),

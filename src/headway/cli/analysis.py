@@ -18,7 +18,7 @@ def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from headway.trace.floor.ceiling import ceilings_file
     from headway.trace.ranks.axes import parse_mesh
 
-    paths = [p if Path(p).exists() else _run_folder(p) for p in args.paths]
+    paths = [p if "://" in p or Path(p).exists() else _run_folder(p) for p in args.paths]
     ceilings = ceilings_file(Path(args.ceilings)) if args.ceilings else None
     mesh = parse_mesh(args.mesh) if args.mesh else None
     found = account(paths, engine=args.engine, workers=args.workers, watch=_watch, ceilings=ceilings, mesh=mesh)
@@ -87,7 +87,7 @@ def _page(out: Path, result: Any, timelines: Sequence[Any], paths: Sequence[str]
     from headway.report.page import write_page
     from headway.runtime import folder
 
-    path = next((Path(p) for p in paths if (Path(p) / "run.json").is_file()), None)
+    path = next((Path(p) for p in paths if "://" not in p and (Path(p) / "run.json").is_file()), None)
     samples = path / "samples.png" if path else None
     write_page(
         out,

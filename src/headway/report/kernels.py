@@ -33,15 +33,19 @@ def kernel_section(b: Breakdown) -> Html | None:
         return None
     windows = max(1, sum(1 for r in b.ranks for s in r.steps if s.buckets))
     total = sum(k.total_ns for k in rows)
-    heads = ("Kernel", "kind", "launches a step", "ms a step", "share", "median", "floor ms", "at its floor")
+    heads: tuple[str, ...] = ("Kernel", "kind", "launches a step", "ms a step", "share", "median", "floor ms", "at its floor")
+    profiled = any(k.counted for k in rows)
+    heads += ("DRAM", "SMs", "tensor", "occupancy") if profiled else ()
     head = tag("tr", *(tag("th", h, class_="num" if i > 1 else None) for i, h in enumerate(heads)))
     swatches = colours("buckets", [k.kind if not k.kind.startswith("comm.") else "comm" for k in rows[:SHOWN]])
-    body = [_row(k, colour, windows, total) for k, colour in zip(rows[:SHOWN], swatches, strict=True)]
+    body = [_row(k, colour, windows, total, profiled) for k, colour in zip(rows[:SHOWN], swatches, strict=True)]
     more = f" {len(rows) - SHOWN} more take {fmt.share(sum(k.total_ns for k in rows[SHOWN:]), total)}." if len(rows) > SHOWN else ""
     doc = (
         "Launches of one name added up as they are, whatever ran beside them. Floor: the least time of the work on this device, from its "
         "shapes and ceilings; at its floor: floor over time, of the launches whose shapes are known (~: of less than 90 % of the time)."
     )
+    if profiled:
+        doc += " DRAM, SMs, tensor and occupancy are shares of the peak that Nsight Compute counted, at its own clocks."
     table = tag("table", tag("thead", head), tag("tbody", *body))
     return tag(
         "section",
@@ -52,11 +56,12 @@ def kernel_section(b: Breakdown) -> Html | None:
     )
 
 
-def _row(k: KernelUse, colour: str, windows: int, total: int) -> Html:
+def _row(k: KernelUse, colour: str, windows: int, total: int, profiled: bool) -> Html:
     name = k.name if len(k.name) <= 100 else k.name[:70] + " ... " + k.name[-24:]
     label = tag("div", tag("i", class_="swatch", style=f"background:{colour}"), tag("span", breakable(name), class_="name"), class_="label")
     known = k.floor_ns is not None and k.known_ns > 0
     part = "~" if known and k.known_ns < 0.9 * k.total_ns else ""
+    shares = (k.dram_share, k.compute_share, k.tensor_share, k.occupancy) if profiled else ()
     return tag(
         "tr",
         tag("td", label, title=k.name),
@@ -67,6 +72,7 @@ def _row(k: KernelUse, colour: str, windows: int, total: int) -> Html:
         tag("td", fmt.duration(k.median_ns), class_="num"),
         tag("td", fmt.milliseconds((k.floor_ns or 0) / windows, 3) if known else "", class_="num"),
         tag("td", f"{part}{fmt.percent((k.floor_ns or 0) / k.known_ns)}" if known else "", class_="num"),
+        *(tag("td", fmt.percent(share) if share is not None else "", class_="num") for share in shares),
     )
 
 

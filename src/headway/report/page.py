@@ -19,6 +19,7 @@ from headway.report.account import (
     partitions,
     time_section,
 )
+from headway.report.beside import beside_section
 from headway.report.curve import Curve, curves
 from headway.report.document import Section, document, write
 from headway.report.kernels import cliff_section, kernel_section
@@ -78,6 +79,7 @@ def page(
         ("kernels", "Kernels", kernel_section(b)),
         ("communication", "Communication", communication_section(b)),
         ("memory", "Memory", memory_section(b)),
+        ("beside", "Beside", beside_section(b)),
         ("cliffs", "Cliffs", cliff_section(b.cliffs)),
         ("training", "Training", _training(lines)),
         ("samples", "Samples", _samples(samples_png)),

@@ -12,6 +12,7 @@ from typing import Final
 from rich.console import Console
 
 from headway.report import format as fmt
+from headway.report.beside import print_beside, sections
 from headway.report.peers import print_peers
 from headway.report.rows import (
     Partition,
@@ -55,6 +56,7 @@ def print_breakdown(b: Breakdown, console: Console) -> None:
         from headway.report.memory import print_memory  # few breakdowns have any, and its section is large
 
         print_memory(sheet, b)
+    print_beside(sheet, b)
 
 
 def _health(sheet: Sheet, b: Breakdown) -> None:
@@ -69,7 +71,7 @@ def _health(sheet: Sheet, b: Breakdown) -> None:
 def _summary(sheet: Sheet, b: Breakdown) -> None:
     h = headline(b)
     if h.median_ns is None:
-        if not b.memory:
+        if not b.memory and not sections(b):
             sheet.line("No steps: nothing to account for.", "bold")
         return
     steps = f"{h.num_steps} step{'s' * (h.num_steps != 1)}"

@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headway.spec.cliff import Cliff
+from headway.spec.counters import KernelCounters
 from headway.spec.finding import Finding
+from headway.spec.flight import GroupState
 from headway.spec.health import Health as Health
 from headway.spec.kernel import KernelUse
 from headway.spec.memory import MemoryBreakdown
+from headway.spec.nccl import NcclLinks
 from headway.spec.straggler import Straggler
 
 SCHEMA: Final = "headway.breakdown/1"
@@ -28,6 +31,7 @@ COMPUTE_CLASSES: Final = (
 IDLE_CAUSES: Final = (
     "input", "encode", "checkpoint", "evaluate", "sync", "launch", "allocator", "compile", "gc", "collective", "unknown",
 )  # fmt: skip
+_IF_PRESENT: Final = ("flight", "nccl", "counters")  # keys of the JSON that only some inputs have
 COMM_PARTS: Final = ("transfer", "wait", "unsplit")
 
 
@@ -93,6 +97,9 @@ class Breakdown:
     cliffs: tuple[Cliff, ...] = ()  # where the steps of a run became slower, from its events
     stragglers: tuple[Straggler, ...] = ()  # ranks slower than their peers by more than chance
     memory: tuple[MemoryBreakdown, ...] = ()  # one a (rank, device) whose memory was recorded
+    flight: tuple[GroupState, ...] = ()  # where process groups stand, by flight recorders
+    nccl: tuple[NcclLinks, ...] = ()  # communicators and their links, by NCCL's logs
+    counters: tuple[KernelCounters, ...] = ()  # of launches that Nsight Compute profiled; joined to `kernels` where a trace has them
 
 
 def to_json(breakdown: Breakdown) -> dict[str, Any]:
@@ -100,7 +107,7 @@ def to_json(breakdown: Breakdown) -> dict[str, Any]:
     from headway.spec.codec import encode
 
     data: dict[str, Any] = encode(breakdown)
-    return {"schema": SCHEMA, **data}
+    return {"schema": SCHEMA, **{key: value for key, value in data.items() if value or key not in _IF_PRESENT}}
 
 
 def group(buckets: Mapping[str, int]) -> dict[str, int]:

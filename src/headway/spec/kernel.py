@@ -19,4 +19,10 @@ class KernelUse:
     num_steps: int = 0  # windows in which launches were looked for
     deviation_ns: float | None = None  # of the time a window, between windows; None: fewer than two
     operator: str = ""  # the host operator that launched most of it
+    counted: int = 0  # launches whose counters are known (Nsight Compute); the shares of peaks that follow are theirs, weighted by time
+    dram_share: float | None = None
+    compute_share: float | None = None  # of the SMs
+    tensor_share: float | None = None  # of the tensor pipe
+    occupancy: float | None = None
+    dram_bytes: int | None = None  # of a launch
     module: str = ""  # where most of it was launched, numbers as *: blocks.*.attn

@@ -28,16 +28,26 @@ IS_COLLECTIVE: Final = re.compile(
     r"^(void )?(nccl|rccl|hccl|xccl|mscclpp?)|ncclDev|ncclKernel|mscclKernel|^(one)?ccl_|oneccl|userbuffers|nvshmem|symm_?mem|multimem_|"
     r"cross_device_reduce|(one|two)_shot_(all_)?reduce|quick_?(all_?)?reduce|custom_?all_?reduce|lamport.*all_?reduce|"
     r"all_?reduce_(fusion|prototype)|(all_?gather|reduce_?scatter|all_?reduce)_?kernel|all_?to_?all_?(v_?)?(kernel|2d|\b|<|\()|"
+    r"^%?(all-reduce|all-gather|reduce-scatter|all-to-all|ragged-all-to-all|collective-(permute|broadcast)|async-collective|send|recv)"
+    r"(-start|-done|-scatter|-fusion)*(\.\d+)*( |$)|"
     r"deep_?ep(::|\d)|exchangeSplitAndOffset|cached_notify_|notify_dispatch|^gloo:",
     re.IGNORECASE,
 )
 
 COLLECTIVES: Final = (
-    Rule("reduce_scatter", r"reduce_?scatter", ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL", "_reduce_scatter_base")),
-    Rule("all_gather", r"all_?gather", ("ncclDevKernel_AllGather_RING_LL(ncclDevComm*)", "_allgather_base", "gloo:all_gather")),
+    Rule(
+        "reduce_scatter",
+        r"reduce[-_]?scatter",
+        ("reduce-scatter.3 (reduce-scatter)", "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL", "_reduce_scatter_base"),
+    ),
+    Rule(
+        "all_gather",
+        r"all[-_]?gather",
+        ("all-gather-start.1", "ncclDevKernel_AllGather_RING_LL(ncclDevComm*)", "_allgather_base", "gloo:all_gather"),
+    ),
     Rule(
         "all_to_all",
-        r"all_?to_?all|a2a|deep_?ep|(dispatch|combine)|exchangeSplitAndOffset",
+        r"all[-_]?to[-_]?all|a2a|deep_?ep|(dispatch|combine)|exchangeSplitAndOffset",
         (
             "_ZN7deep_ep9intranode8dispatchILi8EEEv",
             "void allToAllV<4>(...)",
@@ -49,7 +59,7 @@ COLLECTIVES: Final = (
     ),
     Rule(
         "all_reduce",
-        r"all_?reduce|cross_device_reduce|(one|two)_shot|quick_?reduce|sum_inplace",
+        r"all[-_]?reduce|cross_device_reduce|(one|two)_shot|quick_?reduce|sum_inplace",
         (
             "void quickreduce::allreduce_prototype_twoshot<__half>(...)",
             "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<...>(...)",
@@ -74,6 +84,14 @@ COLLECTIVES: Final = (
 # ---- kernels of a device ----
 
 KERNELS: Final = (
+    # XLA: an op with its category and the operation of the program, as `read/xplane` names it
+    Rule("gemm", r"\(.*dot_general\)$", ("fusion.12 (convolution fusion, dot_general)",)),
+    Rule("elementwise", r"\((non-fusion elementwise|loop fusion)(?!.*(reduce|argm|copy|transpose))", ("add_fusion.2 (loop fusion, add)",)),
+    Rule(
+        "copy",
+        r"^%?copy(-start|-done)?(\.\d+)*( |$)|\(data formatting",
+        ("copy-done.2 (copy-done)", "copy", "transpose.7 (data formatting, transpose)"),
+    ),
     Rule(
         "optimizer",
         r"fused_?(adam|sgd|lamb|adagrad|lion|muon)|(adam|sgd|lamb|adagrad|lion|muon)_?(functor|kernel|math|w_)|optimi[sz]er|"
@@ -143,7 +161,7 @@ KERNELS: Final = (
     ),
     Rule(
         "conv",
-        r"conv|winograd|wgrad|dgrad|fprop|scudnn|cask_cudnn|cudnn::cnn|im2col|col2im|im2d|igemm_(fwd|bwd|wrw)|fft[12]d|flip_filter|miopen.*sp3",
+        r"conv(?!er)|winograd|wgrad|dgrad|fprop|scudnn|cask_cudnn|cudnn::cnn|im2col|col2im|im2d|igemm_(fwd|bwd|wrw)|fft[12]d|flip_filter|miopen.*sp3",
         (
             "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>",
             "volta_scudnn_128x64_relu_interior_nn_v1",
@@ -208,11 +226,12 @@ KERNELS: Final = (
     ),
     Rule(
         "elementwise",
-        r"elementwise|activation|gelu|silu|relu|dropout|rotary|rope|distribution|random|philox|bernoulli|OpTensor|"
+        r"elementwise|EigenMetaKernel|activation|gelu|silu|relu|dropout|rotary|rope|distribution|random|philox|bernoulli|OpTensor|"
         r"scalePackedTensor|SubTensorOp|pointwise|Functor|addcmul|_add_|_mul_|act_and_mul|"
         r"rocprim::.*transform_|-dtype_",
         (
             "customized_fba_mul_const-dtype_Float",
+            "void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<Eigen::TensorAssignOp<Eigen::TensorConversionOp<Eigen::half>>>>",
             "aten::sqrt.out-dtype_Float",
             "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >",
             "void at::native::unrolled_elementwise_kernel<at::native::addcmul_cuda_kernel(...)>",

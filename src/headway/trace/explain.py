@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +16,8 @@ from headway.spec.hardware import Ceilings
 from headway.spec.memory import MemoryBreakdown
 from headway.trace import health as doubts
 from headway.trace.attribute import attribute
+from headway.trace.beside.counters import counted
+from headway.trace.beside.found import beside
 from headway.trace.events import Events
 from headway.trace.findings import findings
 from headway.trace.fleet.engine import Engine, Watch, reduced, unwatched
@@ -36,6 +38,7 @@ from headway.trace.ranks.match import Seat
 from headway.trace.ranks.straggler import stragglers
 from headway.trace.ranks.wait import Arrivals, clock_fields, meet
 from headway.trace.read.file import FIX
+from headway.trace.read.remote import paths_of
 from headway.trace.replay.path import critical_path
 from headway.trace.replay.run import replay
 from headway.trace.summary import summarise
@@ -83,9 +86,9 @@ def account(
 
     Raises TraceError if a path is missing, is not a trace, or holds nothing to explain, or if the mesh has another number of ranks.
     """
-    given = gather([Path(p) for p in paths])
+    given = gather([path for given in paths for path in paths_of(given)])
     files, notes = _read(given, engine, workers, watch)
-    ranked, renamed = _ranks([f for f in files if f.parts or not f.memory])
+    ranked, renamed = _ranks([f for f in files if not f.beside])
     notes += [replace(h, rank=rank) for rank, file in ranked for h in file.health] + renamed
     world = _world(files, given)
     if mesh is not None:
@@ -95,13 +98,14 @@ def account(
     seats = [Seat(rank, part.work, part.windows, file.host) for rank, file, part in placed]
     meeting = meet(seats)
     least = run_floors([(rank, part) for rank, _, part in placed], ceilings or told(given.info.get("ceilings")))
+    others = beside(files)
     measured = [
         RankBreakdown(
             rank=rank,
             device=p.work.device,
             steps=_steps(p, arrival, floor),
             source=file.source,
-            kernels=kernels(p.work, p.windows, floor, p.host, p.launchers),
+            kernels=counted(kernels(p.work, p.windows, floor, p.host, p.launchers), p.work, others.counters),
             **clock_fields(meeting, i),
         )
         for i, ((rank, file, p), arrival, floor) in enumerate(zip(placed, meeting.arrivals, least.parts, strict=True))
@@ -110,11 +114,11 @@ def account(
     run = replay(seats, [part.script for _, _, part in placed], meeting, least.parts)
     rows = _with_flops(_merge(measured, given), given)
     memory = _memory(ranked, [f for f in files if f.memory and not f.parts], given)
-    if not rows and not memory:
+    if not rows and not memory and not others:
         raise TraceError("nothing to explain: no spans on any thread or device", where=str(paths[0]), fix=FIX)
     notes += [*given.events.health, *meeting.health, *least.health, *missing(rows, world), *conflicts(ranked)]
     summary = summarise(rows, world)
-    notes += doubts.of_steps(summary)
+    notes += [*doubts.of_steps(summary), *others.health(rows)]
     breakdown = Breakdown(
         ranks=tuple(rows),
         health=tuple(notes),
@@ -130,6 +134,7 @@ def account(
         cliffs=_cliffs(given.events),
         stragglers=stragglers(seats, measured, meeting),
         memory=memory,
+        **others.fields(),
     )
 
     def timelines() -> tuple[Timeline, ...]:
@@ -158,11 +163,12 @@ def _read(given: Input, engine: Engine, workers: int, watch: Watch) -> tuple[lis
 def _ranks(files: Sequence[FileParts]) -> tuple[list[tuple[int, FileParts]], list[Health]]:
     """A rank for each: what it says, else a number in its file's name, else the first that is free."""
     taken = {f.rank for f in files if f.rank is not None}
+    processes = Counter(f.source for f in files)
     out, guessed = [], 0
     for file in files:
         rank = file.rank
         if rank is None:
-            named = _RANK.findall(Path(file.source).name)
+            named = _RANK.findall(Path(file.source).name) if processes[file.source] == 1 else []
             rank = int(named[-1]) if named else next(r for r in range(len(files) + len(taken) + 1) if r not in taken)
             guessed += 1
         taken.add(rank)

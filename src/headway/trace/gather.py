@@ -11,9 +11,9 @@ from typing import Any
 from headway.spec.errors import TraceError
 from headway.spec.event import RECORDS
 from headway.trace.events import Events, read_events
-from headway.trace.read.file import FIX
+from headway.trace.read.file import FIX, known
 
-ENDINGS = (".json", ".json.gz", ".pickle", ".pkl", ".pickle.gz")  # of files that a folder is searched for
+ENDINGS = (".json", ".json.gz", ".pickle", ".pkl", ".pickle.gz")  # of files that a folder is searched for; others are looked into
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def _one(path: Path) -> Input:
         return Input((path,), frozenset((path,)))
     if (path / "run.json").is_file() or any(path.glob("events*.jsonl")):
         return _run(path)
-    files = _traces(path) or tuple(f for folder in sorted(path.iterdir()) if _is_rank(folder) for f in _traces(folder))
+    files = _traces(path) or tuple(f for folder in sorted(path.glob("*")) if _is_rank(folder) for f in _traces(folder))
     if not files:
         raise TraceError(f"no trace in this folder nor in those in it ({', '.join(ENDINGS)})", where=str(path), fix=FIX)
     return Input(files)
@@ -80,5 +80,6 @@ def _settings(path: Path) -> tuple[dict[str, Any] | None, dict[str, Any]]:
 
 
 def _traces(folder: Path) -> tuple[Path, ...]:
-    """Files of a folder that may be traces; of a run folder, not its own records."""
-    return tuple(sorted(p for p in folder.glob("*") if p.name.endswith(ENDINGS) and p.name not in RECORDS and p.is_file()))
+    """Files of a folder that may be traces, by their endings or their content; of a run folder, not its own records."""
+    files = (p for p in folder.glob("*") if p.is_file() and p.name not in RECORDS)
+    return tuple(sorted(p for p in files if p.name.endswith(ENDINGS) or known(p)))

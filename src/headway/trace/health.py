@@ -41,7 +41,7 @@ def refuse_impossible(table: Table) -> Table:
     end = table.end.copy()
     wrong = 0
     unknown: list[Ints] = []  # begins and ends of what is refused
-    for mine in _streams(table, rows):
+    for mine in _streams(table, rows[length[rows] > 0]):  # an empty span may stand at the begin of the one that followed it
         start, stop = table.start[mine], table.end[mine]
         later = np.searchsorted(start, stop, side="left") - np.arange(len(mine)) - 1
         overlaps = np.append(stop[:-1] > start[1:], False)

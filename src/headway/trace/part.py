@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.spec.breakdown import Health
+from headway.spec.counters import KernelCounters
+from headway.spec.flight import FlightLog
+from headway.spec.nccl import NcclLog
 from headway.trace import health as doubts
 from headway.trace.floor.cost import Costs, costs
 from headway.trace.host import Host, hosts
@@ -47,15 +50,35 @@ class FileParts:
     parts: tuple[Part, ...]
     health: tuple[Health, ...]
     memory: tuple[History, ...] = ()  # what allocators did, one a device
+    flight: tuple[FlightLog, ...] = ()
+    nccl: tuple[NcclLog, ...] = ()
+    counters: tuple[KernelCounters, ...] = ()
+
+    @property
+    def beside(self) -> bool:
+        """Whether it holds no timeline, but something else."""
+        return not self.parts and bool(self.memory or self.flight or self.nccl or self.counters)
 
 
 def of_file(path: Path) -> tuple[FileParts, ...]:
     """Every process of a file. Raises TraceError."""
     reading = read(path)
     found = tuple(map(of_table, reading.tables))
-    if not reading.memory:
+    if not reading.beside:
         return found
-    return (*found, FileParts(source=reading.source, rank=None, world=None, host="", parts=(), health=(), memory=reading.memory))
+    rest = FileParts(
+        source=reading.source,
+        rank=None,
+        world=None,
+        host="",
+        parts=(),
+        health=reading.health,
+        memory=reading.memory,
+        flight=reading.flight,
+        nccl=reading.nccl,
+        counters=reading.counters,
+    )
+    return (*found, rest)
 
 
 def of_table(table: Table) -> FileParts:

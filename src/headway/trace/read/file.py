@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from headway.spec.counters import KernelCounters
+from headway.spec.errors import TraceError
+from headway.spec.flight import FlightLog
+from headway.spec.health import Health
+from headway.spec.nccl import NcclLog
 from headway.trace.memory.history import History
+from headway.trace.read import formats
+from headway.trace.read.remote import path_of
 from headway.trace.read.source import FIX, head
 from headway.trace.table import Table
 
-__all__ = ["FIX", "READERS", "Reader", "Reading", "read"]
+__all__ = ["FIX", "READERS", "Reader", "Reading", "known", "read"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +28,15 @@ class Reading:
     source: str
     tables: tuple[Table, ...] = ()  # timelines, one a process
     memory: tuple[History, ...] = ()  # what allocators did, one a device
+    flight: tuple[FlightLog, ...] = ()  # recorders of collectives, one a process
+    nccl: tuple[NcclLog, ...] = ()  # logs of NCCL, one a process
+    counters: tuple[KernelCounters, ...] = ()  # of profiled launches, in order
+    health: tuple[Health, ...] = ()  # what is doubtful about the file, where no table says it
+
+    @property
+    def beside(self) -> bool:
+        """Whether the file holds anything that is no timeline."""
+        return bool(self.memory or self.flight or self.nccl or self.counters)
 
 
 @dataclass(frozen=True)
@@ -38,19 +54,30 @@ class Reader:
         return result if isinstance(result, Reading) else Reading(source=str(path), tables=(result,))
 
 
-def _is_snapshot(path: Path, first: bytes) -> bool:
-    """The dict that torch.cuda.memory pickles, or the same as JSON: its first key is near the beginning."""
-    return first.lstrip()[:1] in (b"\x80", b"{") and any(key in first for key in (b"segments", b"device_traces", b"allocator_settings"))
-
-
 READERS = (
-    Reader("memory snapshot", _is_snapshot, "snapshot:read"),
+    Reader("Nsight Systems", formats.is_sqlite, "nsys:read"),
+    Reader("XPlane", formats.is_xspace, "xplane:read"),
+    Reader("memory snapshot", formats.is_snapshot, "snapshot:read"),
+    Reader("flight recorder", formats.is_flight, "flight:read"),
+    Reader("Nsight Compute", formats.is_ncu, "ncu:read"),
+    Reader("NCCL log", formats.is_nccl, "nccl_log:read"),
+    Reader("Nsight Compute report", formats.is_ncu_report, "ncu:binary"),
+    Reader("Nsight Systems report", formats.is_nsys_report, "nsys:binary"),
     Reader("Kineto", lambda path, first: True, "kineto:reading"),
 )  # in order; the last takes what no other knows and says what is wrong
 
 
+def known(path: Path) -> bool:
+    """Whether the content of a file is of a format that has a mark of its own (Kineto has none: it is JSON)."""
+    try:
+        first = head(path)
+    except TraceError:
+        return False
+    return any(r.suits(path, first) for r in READERS[:-1])
+
+
 def read(path: str | Path) -> Reading:
     """The content of `path`. Raises TraceError if it is missing, is of no known format or holds nothing."""
-    path = Path(path)
+    path = path_of(path)
     first = head(path)
     return next(r for r in READERS if r.suits(path, first)).read(path)

@@ -6,6 +6,7 @@ apart by their process id, and work of a device goes to the process that launche
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -34,6 +35,16 @@ def split(table: Table) -> tuple[Table, ...]:
     text = f"the file holds {len(ids)} processes; links hold within each, and each is taken for a rank in the order of their ids"
     note = Health(what="merged_processes", count=len(ids), affects="ranks", text=text)
     return tuple(_part(table, np.flatnonzero(owner == i), rank, int(i), note) for rank, i in enumerate(ids.tolist()))
+
+
+def parted(table: Table, owner: Ints, ids: Sequence[int]) -> tuple[Table, ...]:
+    """One table for each process in `ids`, in their order; its rows are those that it owns. What no one of them owns is left out."""
+    if len(ids) == 1 and (owner == ids[0]).all():
+        return (table,)
+    note = Health(what="merged_processes", count=len(ids), affects="ranks", text=f"the file holds {len(ids)} processes; each is a rank")
+    health = (*table.health, note) if len(ids) > 1 else table.health
+    found = [_part(table, np.flatnonzero(owner == i), rank, i & 0xFFFFFF, note) for rank, i in enumerate(ids)]
+    return tuple(replace(part, rank=None, health=health if i == 0 else ()) for i, part in enumerate(found))
 
 
 def _number(pid: str) -> int:
