@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,7 @@ def read(name: str) -> dict[str, Any]:
 def results() -> str:
     """What is promised and what was measured, a row each."""
     parity, kills, truth, overhead, explain = map(read, ("parity", "kills", "truth", "overhead", "explain_speed"))
-    large, scaling = read("explain_large"), read("scaling")
-    gaps, ladders = [abs(r["error"]) for r in scaling["measured"]], {r["ladder"] for r in scaling["measured"]}
-    made = {noise: min(r["within_5_percent"] for r in scaling["made"] if r["noise"] == noise) for noise in (0.003, 0.01)}
+    large = read("explain_large")
     worst = {p: max(r["worst_relative"] for r in parity["rows"] if r["precision"] == p) for p in ("fp32", "fp64")}
     layouts = len({r["layout"] for r in parity["rows"]})
     same, other = kills["same_layout"], kills["other_layouts"]
@@ -86,19 +83,6 @@ def results() -> str:
             "another million events, from 2 to 5 and from 5 to 10 copies of a trace, CPU seconds",
             " and ".join(f"{s:.2f}" for s in large["cpu_s_per_million_events"]),
             "linear",
-            "[bench](src/headway/bench/README.md)",
-        ),
-        (
-            f"largest size of {len(ladders)} published ladders (Megatron, MegaScale, MPT, InternLM, ...) from the smaller ones",
-            f"worst {scaling['measured_largest_error']:.1%}, median {statistics.median(gaps):.1%}; "
-            f"inside the interval in {sum(r['in_interval'] for r in scaling['measured'])} of {len(gaps)}",
-            "<= 10 %",
-            "[bench](src/headway/bench/README.md)",
-        ),
-        (
-            f"the same of {scaling['ladders']} made ladders a kind, each size known to 0.3 % (to 1 %)",
-            f"within 5 % in {made[0.003]:.0%} (in {made[0.01]:.0%}) or more",
-            "<= 5 %",
             "[bench](src/headway/bench/README.md)",
         ),
     ]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from headway.report import format as fmt
-from headway.report.document import table
 from headway.report.markup import Html, tag
 from headway.report.sheet import Sheet
 from headway.spec.breakdown import Breakdown, RankBreakdown
@@ -122,6 +121,18 @@ def peers_section(b: Breakdown) -> Html | None:
     )
 
 
+def _table(label: str, heads: Sequence[str], rows: Sequence[Sequence[object]], words: int) -> Html:
+    """A table whose first and last `words` columns are text and whose others are numbers."""
+
+    def number(i: int) -> str | None:
+        return None if i == 0 or i >= len(heads) - words else "num"
+
+    head = tag("tr", *(tag("th", h, class_=number(i)) for i, h in enumerate(heads)))
+    body = [tag("tr", *(tag("td", cell, class_=number(i)) for i, cell in enumerate(row))) for row in rows]
+    table = tag("table", tag("thead", head), tag("tbody", *body))
+    return tag("div", table, class_="scroll", tabindex="0", role="group", aria_label=label)
+
+
 def _late_table(rows: Sequence[Mapping[str, Any]], steps: int) -> Html | None:
     if not rows:
         return None
@@ -137,7 +148,7 @@ def _late_table(rows: Sequence[Mapping[str, Any]], steps: int) -> Html | None:
         )
         for row in rows
     ]
-    return table("Ranks that others wait for", heads, cells, words=2)
+    return _table("Ranks that others wait for", heads, cells, 2)
 
 
 def _straggler_table(rows: Sequence[Straggler]) -> Html | None:
@@ -154,14 +165,14 @@ def _straggler_table(rows: Sequence[Straggler]) -> Html | None:
         )
         for s in rows
     ]
-    return table("Stragglers", heads, cells, words=1)
+    return _table("Stragglers", heads, cells, 1)
 
 
 def _clock_table(rows: Sequence[RankBreakdown]) -> Html | None:
     if not rows:
         return None
     cells = [(f"rank {r.rank}", _offset(r) if r.clock_source == "collectives" else fmt.DASH, r.clock_source) for r in rows]
-    return table("Clocks", ("Clock", "ahead of the lowest rank's", "compared by"), cells, words=1)
+    return _table("Clocks", ("Clock", "ahead of the lowest rank's", "compared by"), cells, 1)
 
 
 def sizes_table(b: Breakdown) -> Html | None:
@@ -182,4 +193,4 @@ def sizes_table(b: Breakdown) -> Html | None:
                 fmt.duration(r["transfer_ns"]["median"]), fmt.metric(rate.get("median"), "B/s"), spread,
             )
         )  # fmt: skip
-    return table("Collectives by size of message", heads, cells)
+    return _table("Collectives by size of message", heads, cells, 0)

@@ -95,8 +95,6 @@ figcaption { display: flex; justify-content: space-between; gap: 1rem; margin-bo
 .last { color: var(--soft); font-variant-numeric: tabular-nums; }
 .keys { display: flex; flex-wrap: wrap; gap: .1rem 1rem; font-size: .82rem; color: var(--soft); margin-bottom: .5rem; }
 .keys span { display: inline-flex; align-items: center; gap: .4rem; }
-.size { display: grid; grid-template-columns: 4.5rem 1fr; align-items: center; gap: .6rem; margin: .3rem 0; }
-.stack { display: flex; height: 22px; border-radius: 3px; overflow: hidden; }
 .scroll { overflow-x: auto; margin-top: .9rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .9rem; }
 th { text-align: left; font-weight: 500; color: var(--soft); font-size: .82rem; padding: .2rem .6rem; white-space: nowrap; }

@@ -1,1 +1,0 @@
-"""How a training scales: the same configuration at several sizes."""
