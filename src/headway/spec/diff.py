@@ -73,7 +73,7 @@ class Side:
 
     paths: tuple[str, ...]
     devices: tuple[str, ...]  # models: NVIDIA H100 80GB HBM3; else the kind of device
-    num_ranks: int
+    ranks: tuple[int, ...]  # that were read
     world: int | None
     num_steps: int
     first_step: int | None

@@ -52,9 +52,7 @@ def mean_difference(a: Moments, b: Moments, *, confidence: float = 0.99) -> Inte
         total, dof = sides[0].deviation ** 2 * (1 / a.n + 1 / b.n), sides[0].n - 1
     half = t_critical(tail_of(confidence), max(dof, 1.0)) * math.sqrt(total) if total > 0 else 0.0
     middle = b.mean - a.mean
-    return Interval(
-        estimate=middle, low=middle - half, high=middle + half, confidence=confidence, n=int(min(a.n, b.n)), method="Welch"
-    )
+    return Interval(estimate=middle, low=middle - half, high=middle + half, confidence=confidence, n=int(min(a.n, b.n)), method="Welch")
 
 
 def samples_needed(a: Moments, b: Moments, *, confidence: float = 0.99, most: int = 1_000_000) -> int | None:

@@ -18,12 +18,11 @@ from headway.trace.explain import explain
 from headway.trace.fleet.engine import Engine, Watch, unwatched
 from headway.trace.gather import Input, gather
 
+_WORTH = 0.005  # of a step: the least change of a part that is worth a word
 _SERIOUS = 4  # doubts of one side that are repeated; the rest is in headway explain
 
 
-def diff(
-    a: str | Path, b: str | Path, *, engine: Engine = "local", workers: int = 1, watch: Watch = unwatched
-) -> Diff:
+def diff(a: str | Path, b: str | Path, *, engine: Engine = "local", workers: int = 1, watch: Watch = unwatched) -> Diff:
     """What changed from `a` to `b`; each is a run folder, a trace, or a folder of the traces of all ranks.
 
     Raises TraceError if both are the same, one cannot be read, or one has no steps.
@@ -43,7 +42,7 @@ def between(a: Breakdown, b: Breakdown, given_a: Input, given_b: Input, *, paths
     """
     steps_a, steps_b = traced(a), traced(b)
     split = bool(steps_a.rows and steps_b.rows)
-    plain_a, plain_b = untraced(a), untraced(b)
+    plain_a, plain_b = untraced(a, given_a.events.first), untraced(b, given_b.events.first)
     warnings: list[str] = []
     if not split:
         if (steps_a.rows or steps_b.rows) and plain_a.rows and plain_b.rows:
@@ -63,16 +62,18 @@ def between(a: Breakdown, b: Breakdown, given_a: Input, given_b: Input, *, paths
     needed = None
     if step.verdict == "noise":
         needed = samples_needed(steps_a.moments(wall, "step"), steps_b.moments(wall, "step"), confidence=CONFIDENCE)
+    buckets = table(steps_a, steps_b, _buckets, partial(_forbidden, (*a.health, *b.health))) if split else ()
+    phases = table(steps_a, steps_b, _phases) if _cover(steps_a, "phases") and _cover(steps_b, "phases") else ()
     result = Diff(
         a=side_a,
         b=side_b,
         step=step,
         confidence=CONFIDENCE,
-        text=_verdict(run or step, step, needed, min(side_a.num_steps, side_b.num_steps)),
+        text=_verdict(_sharper(step, run), step, needed, min(side_a.num_steps, side_b.num_steps)) + _parts(step, buckets or phases),
         steps_needed=needed,
         run=run,
-        buckets=table(steps_a, steps_b, _buckets, partial(_forbidden, (*a.health, *b.health))) if split else (),
-        phases=table(steps_a, steps_b, _phases) if _cover(steps_a, "phases") and _cover(steps_b, "phases") else (),
+        buckets=buckets,
+        phases=phases,
         kernels=rows,
         kernel_time=time,
         overlap=overlap,
@@ -117,7 +118,7 @@ def _side(b: Breakdown, given: Input, steps: Steps, path: str) -> Side:
     return Side(
         paths=(path,),
         devices=told.models(b, given),
-        num_ranks=len({r.rank for r in b.ranks if r.steps}),
+        ranks=tuple(sorted({r.rank for r in b.ranks if r.steps})),
         world=told.world(b, given),
         num_steps=len(steps.rows),
         first_step=min(numbers),
@@ -131,6 +132,22 @@ def _side(b: Breakdown, given: Input, steps: Steps, path: str) -> Side:
     )
 
 
+def _sharper(step: Change, run: Change | None) -> Change:
+    """What to judge by: the one whose interval is narrower."""
+    if run is None or run.low is None or run.high is None:
+        return step
+    return run if step.low is None or step.high is None or run.high - run.low < step.high - step.low else step
+
+
+def _parts(step: Change, parts: Sequence[Change]) -> str:
+    """Where the total is noise: what is not, all the same."""
+    real = [c for c in parts if c.verdict == "real" and abs(c.delta) >= _WORTH * step.a]
+    if step.verdict != "noise" or not real:
+        return ""
+    names = told.sentence_of([f"{c.name} {c.delta / 1e6:+.3f} ms" for c in real])
+    return f" Parts of it changed by more than noise: {names}."
+
+
 def _verdict(main: Change, step: Change, needed: int | None, have: int) -> str:
     """One sentence. `main` is what is judged by: all steps of a run where there are any, else the traced ones."""
     share = abs(main.delta) / main.a if main.a else 0.0
@@ -142,7 +159,9 @@ def _verdict(main: Change, step: Change, needed: int | None, have: int) -> str:
     if main.verdict == "real":
         side = "slower" if main.delta > 0 else "faster"
         return f"B is {side} by {share:.1%} of a step{of}: more than the noise between steps."
-    more = f" It would take about {needed:,} steps of each to tell {share:.2%} from noise; there are {have}." if needed and main is step else ""
+    more = ""
+    if needed and main is step:
+        more = f" It would take about {needed:,} steps of each to tell {share:.2%} from noise; there are {have}."
     return f"Noise{of}: the interval of the difference holds 0.{more}"
 
 
@@ -151,7 +170,7 @@ def _doubts(a: Side, b: Side) -> list[str]:
     out = []
     for what, x, y in (
         ("devices", ", ".join(a.devices), ", ".join(b.devices)),
-        ("numbers of ranks in the input", a.num_ranks, b.num_ranks),
+        ("ranks in the input", _ranks(a), _ranks(b)),
         ("world sizes", a.world, b.world),
         ("batches", a.batch, b.batch),
     ):
@@ -163,6 +182,10 @@ def _doubts(a: Side, b: Side) -> list[str]:
         if side.left_out:
             out.append(f"{name}: step{'s' * (len(side.left_out) != 1)} {told.sentence_of([*map(str, side.left_out)], 6)} left out")
     return out
+
+
+def _ranks(side: Side) -> str:
+    return told.sentence_of([*map(str, side.ranks)], 8)
 
 
 def _span(side: Side) -> str:

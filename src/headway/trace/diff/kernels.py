@@ -118,7 +118,7 @@ _LEVELS: Final[tuple[tuple[str, Callable[[KernelUse], Key]], ...]] = (
 
 
 def compare(a: Uses, b: Uses) -> tuple[tuple[KernelChange, ...], Change, Change, Change]:
-    """(rows, the largest difference first; kernel time; overlap; busy time): rows add up to kernel time, which less overlap is busy time."""
+    """(rows, largest difference first; kernel time; overlap; busy time): rows add up to kernel time, which less overlap is busy time."""
     pairs = aligned(a.kernels, b.kernels)
     mean_a = apportion([sum(k.total_ns for k in p.a) for p in pairs], a.rows)
     mean_b = apportion([sum(k.total_ns for k in p.b) for p in pairs], b.rows)
@@ -131,7 +131,7 @@ def compare(a: Uses, b: Uses) -> tuple[tuple[KernelChange, ...], Change, Change,
 
 
 def _row(pair: _Pair, a_ns: int, b_ns: int, rows_a: int, rows_b: int) -> KernelChange:
-    """count_ns = (n_B - n_A)(t_A + t_B) / 2 and duration_ns = (t_B - t_A)(n_A + n_B) / 2, n launches of length t; one side: all is count."""
+    """count_ns = (n_B - n_A)(t_A + t_B) / 2, duration_ns = (t_B - t_A)(n_A + n_B) / 2 of n launches of t ns; one side only: all count."""
     count_a, count_b = sum(k.count for k in pair.a) / rows_a, sum(k.count for k in pair.b) / rows_b
     delta = b_ns - a_ns
     each_a, each_b = (ns / n if n else None for ns, n in ((a_ns, count_a), (b_ns, count_b)))

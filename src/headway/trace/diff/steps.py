@@ -46,9 +46,10 @@ def traced(b: Breakdown) -> Steps:
     return _common([[s for s in r.steps if s.buckets] for r in b.ranks])
 
 
-def untraced(b: Breakdown) -> Steps:
-    """Steps that no profiler slowed."""
-    return _common([[s for s in r.steps if not s.buckets] for r in b.ranks])
+def untraced(b: Breakdown, starts: frozenset[int] = frozenset()) -> Steps:
+    """Steps that no profiler slowed: neither traced nor beside a traced one, nor the first of a process (`starts`)."""
+    beside = {step for c in b.cliffs if c.cause == "profiler" for step in c.steps}
+    return _common([[s for s in r.steps if not s.buckets and s.step not in starts | beside] for r in b.ranks])
 
 
 def _common(devices: Sequence[Sequence[StepBreakdown]]) -> Steps:

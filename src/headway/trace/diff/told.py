@@ -13,7 +13,7 @@ from headway.spec.memory import MemoryBreakdown
 from headway.spec.run import RunSpec
 from headway.trace.gather import Input
 
-_SAID: Final = ("world", "device", "git", "versions", "peak_flops", "num_parameters", "flops_per_sample")  # of a run's surroundings
+_SAID: Final = ("world", "device", "git", "versions", "num_parameters", "flops_per_sample")  # of a run's surroundings
 _MISSING: Final = None
 
 
@@ -21,10 +21,13 @@ def settings(a: Input, b: Input) -> tuple[Setting, ...]:
     """Fields of run.json that differ: what makes the run itself first, then layout, stages, and what is around it."""
     kinds = {name: kind for name, (_, kind, _) in walk(RunSpec()).items()}
     out = [Setting(name=n, kind=_kind(n, kinds), a=x, b=y) for n, x, y in _differing(a.spec or {}, b.spec or {}) if n != "name"]
-    around = [({k: i.info[k] for k in _SAID if k in i.info}) for i in (a, b)]
-    out += [Setting(name=n, kind="", a=x, b=y) for n, x, y in _differing(*around)]
+    out += [Setting(name=n, kind="", a=x, b=y) for n, x, y in _differing(_around(a), _around(b))]
     order = {"identity": 0, "layout": 1, "stage": 2, "": 3}
     return tuple(sorted(out, key=lambda s: order.get(s.kind, 3)))
+
+
+def _around(given: Input) -> dict[str, Any]:
+    return {k: given.info[k] for k in _SAID if k in given.info}
 
 
 def _kind(name: str, kinds: Mapping[str, str]) -> str:

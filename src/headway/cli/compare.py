@@ -1,0 +1,50 @@
+"""Commands that compare: two runs, and one configuration at several sizes. None needs torch."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from headway.cli.analysis import found, watch
+from headway.cli.options import JSON, Commands, Option, console, print_json, whole
+
+
+def diff(args: argparse.Namespace, rest: Sequence[str]) -> int:
+    """Say what changed from run A to run B: time, memory, kernels and settings, in parts that add up."""
+    from headway.spec.diff import to_json
+    from headway.trace.diff.diff import diff as between
+
+    result = between(found(args.a), found(args.b), engine=args.engine, workers=args.workers, watch=watch)
+    if args.html:
+        from headway.report.diff_page import write_diff
+
+        write_diff(Path(args.html), result)
+    if args.json:
+        return print_json(to_json(result))
+    from headway.report.diff import print_diff
+
+    print_diff(result, console())
+    if args.html:
+        print(f"\npage: {args.html}")
+    return 0
+
+
+_READING: list[Option] = [
+    ("--html", {"metavar": "FILE", "help": "write one self-contained page"}),
+    ("--workers", {"type": whole, "default": 0, "metavar": "N", "help": "processes that read files (0: as many as pay off)"}),
+    ("--engine", {"choices": ("local", "ray"), "default": "local", "help": "read on this machine, or on a Ray cluster"}),
+    JSON,
+]
+
+COMMANDS: Commands = {
+    "diff": (
+        diff,
+        "headway diff runs/before runs/after --html diff.html        (2 s)",
+        [
+            ("a", {"metavar": "A", "help": "run, Kineto trace, or a folder with the traces of all ranks"}),
+            ("b", {"metavar": "B", "help": "the same of the other"}),
+            *_READING,
+        ],
+    ),
+}
