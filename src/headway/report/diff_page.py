@@ -59,7 +59,7 @@ def _waterfall(identity: str, title: str, rows: Sequence[Change], total: Change 
         lows.append(at)
         highs.append(at)
     low, high = min(lows), max(highs)
-    low = min(low, high - max(1, round(0.02 * high)))
+    low = max(0, low - max(1, round(0.1 * (high - low)), round(0.01 * high)))
 
     def x(value: float) -> float:
         return 1000 * (value - low) / (high - low)
@@ -70,7 +70,7 @@ def _waterfall(identity: str, title: str, rows: Sequence[Change], total: Change 
             body.append(_line(c.name, c, c.b, total, x, (at, at + c.delta), "up" if c.delta > 0 else "down", size))
         at += c.delta
     body.append(_line("B", None, total.b, total, x, (low, total.b), "level", size))
-    heads = ("", "MiB" if size else "ms", "B - A", "of A", "interval", "", "")
+    heads = ("Part", "MiB" if size else "ms", "B - A", "from A to B", "of A", "interval", "verdict")
     same = sum(not c.delta for c in rows)
     note = [
         "Faint bars may be noise: 0 is in their interval." if any(c.verdict == "noise" for c in rows) else "",
@@ -102,10 +102,10 @@ def _line(
         tag("td", tag("span", breakable(name), class_="name") if c else tag("b", name)),
         tag("td", "" if hidden else show(value), class_="num", title=f"{value:,} {'bytes' if size else 'ns'}"),
         tag("td", delta, class_="num", title=f"{c.delta:+,} {'bytes' if size else 'ns'}" if c else None),
+        tag("td", None if hidden else bar, class_="fall"),
         tag("td", f"{100 * c.delta / total.a:+.1f} %" if c and total.a and not hidden else "", class_="num"),
         tag("td", interval, class_="num soft"),
-        tag("td", c.verdict if c and c.verdict in ("real", "noise") else ""),
-        tag("td", None if hidden else bar, class_="fall"),
+        tag("td", c.verdict if c and c.verdict in ("real", "noise") else "", class_="num"),
         class_="head" if c is None else None,
     )
 
