@@ -79,6 +79,10 @@ def aligned(a: Iterable[KernelUse], b: Iterable[KernelUse]) -> list[_Pair]:
     rest_a, rest_b = list(a), list(b)
     pairs: list[_Pair] = []
     for matched, key in _LEVELS:
+        if matched == "operator":
+            pairs, loose = _loosened(pairs, {key(k) for k in (*rest_a, *rest_b)} - {()}, key)
+            rest_a += [k for p in loose for k in p.a]
+            rest_b += [k for p in loose for k in p.b]
         groups_a, groups_b = _grouped(rest_a, key), _grouped(rest_b, key)
         found = [_Pair(tuple(groups_a[p]), tuple(groups_b[p]), matched) for p in groups_a if p and p in groups_b]
         found = [p for p in found if matched != "fused" or any(_FUSED.search(k.name) for k in (*p.a, *p.b))]
@@ -87,6 +91,13 @@ def aligned(a: Iterable[KernelUse], b: Iterable[KernelUse]) -> list[_Pair]:
         rest_a = [k for k in rest_a if key(k) not in both]
         rest_b = [k for k in rest_b if key(k) not in both]
     return [*pairs, *(_Pair((k,), (), "") for k in rest_a), *(_Pair((), (k,), "") for k in rest_b)]
+
+
+def _loosened(pairs: Sequence[_Pair], wanted: set[Key], key: Callable[[KernelUse], Key]) -> tuple[list[_Pair], list[_Pair]]:
+    """(pairs that stay, pairs to be put together anew by operator): a kernel that one side runs in several modules is counted under
+    the first of them, so the other side's kernels of the rest have no partner but this one."""
+    loose = [p for p in pairs if p.matched != "name" and any(key(k) in wanted for k in (*p.a, *p.b))]
+    return [p for p in pairs if p not in loose], loose
 
 
 def _grouped(kernels: Iterable[KernelUse], key: Callable[[KernelUse], Key]) -> dict[Key, list[KernelUse]]:

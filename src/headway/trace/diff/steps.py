@@ -96,7 +96,7 @@ def change(name: str, a: int, b: int, spread_a: Moments, spread_b: Moments, *, w
     if interval is None:
         return Change(name=name, a=a, b=b, delta=delta, verdict="withheld" if withheld else "unknown" if delta else "same")
     half = round(interval.half_width)
-    verdict: Verdict = "same" if delta == 0 and half == 0 else "real" if abs(delta) > half else "noise"
+    verdict: Verdict = "same" if delta == 0 and spread_a == spread_b else "real" if abs(delta) > half else "noise"
     return Change(name=name, a=a, b=b, delta=delta, low=delta - half, high=delta + half, verdict="withheld" if withheld else verdict)
 
 
