@@ -21,6 +21,7 @@ class Group:
     kind: Kind
     why: str
     points: tuple[Point, ...]
+    sources: tuple[tuple[str, ...], ...]  # of each size
     notes: tuple[str, ...] = ()
 
 
@@ -56,7 +57,7 @@ def _of_family(points: Sequence[Point], kind: Kind | None) -> tuple[list[Group],
         groups += [_group(c, "weak", _why_weak(c)) for c in _near(points)]
     if kind != "weak":
         groups += [_group(c, "strong", f"global batch {c[0].batch:,.4g}") for c in _equal(points)]
-    used = {p.source for g in groups for p in g.points} | {s for g in groups for n in g.notes for s in n.split()}
+    used = {source for g in groups for sources in g.sources for source in sources}
     if not groups:
         sizes = ", ".join(f"{p.size}: {p.batch:,.4g}" for p in sorted(points, key=lambda p: p.size))
         text = "neither the global batch nor the batch per device is equal at two sizes, so nothing can be compared"
@@ -128,11 +129,13 @@ def _group(points: Sequence[Point], kind: Kind, why: str) -> Group:
         rungs.append(replace(members[0], time=math.exp(sum(map(math.log, times)) / len(times)), batch=batch))
         if len(members) > 1:
             spread = max(times) / min(times) - 1
-            notes.append(f"{size}: mean of {len(members)} measurements that differ by {spread:.1%}: {' '.join(p.source for p in members)}")
+            notes.append(f"{size}: mean of {len(members)} measurements that differ by {spread:.1%}")
     micro = {p.micro_batch for p in rungs if p.micro_batch}
     if len(micro) > 1:
         notes.append(f"micro-batch changes with the size: {', '.join(f'{p.size}: {p.micro_batch}' for p in rungs)}")
-    return Group(smallest.family, kind, why, tuple(rungs), tuple(notes))
+    return Group(
+        smallest.family, kind, why, tuple(rungs), tuple(tuple(p.source for p in members) for members in sizes.values()), tuple(notes)
+    )
 
 
 def _named(groups: Sequence[Group]) -> list[Group]:

@@ -97,7 +97,7 @@ class Law:
 
 
 def fit(kind: Kind, n: Sequence[float], time: Sequence[float], *, noise: float = NOISE, seed: int = 0) -> Law | None:
-    """The law of `time` at sizes `n`, all different; None for fewer than three. `noise`: relative error of a point, as far as it is known."""
+    """The law of `time` at sizes `n`, all different; None for fewer than three. `noise`: relative error of a point, if known."""
     at, y = np.asarray(n, np.float64), np.asarray(time, np.float64)
     if len(at) < LEAST_SIZES:
         return None
@@ -132,7 +132,7 @@ def _models(kind: Kind, num: int) -> list[tuple[int, ...]]:
 
 
 def _solve(x: Array, y: Array, models: Sequence[tuple[int, ...]]) -> tuple[Array, Array]:
-    """(coefficients [models, terms, draws], residual sums of squares [models, draws]) of y [sizes, draws]; infinite where one is negative."""
+    """(coefficients [models, terms, draws], sums of squares [models, draws]) of y [sizes, draws]; infinite where one is negative."""
     coefficients = np.zeros((len(models), x.shape[1], y.shape[1]))
     rss = np.empty((len(models), y.shape[1]))
     for i, model in enumerate(models):

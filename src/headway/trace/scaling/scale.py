@@ -9,6 +9,7 @@ from typing import Final
 
 from headway.spec.errors import TraceError
 from headway.spec.scaling import Fitted, Kind, Ladder, Point, Prediction, Rung, Scaling
+from headway.stats.difference import apportion
 from headway.trace.fleet.engine import Engine, Watch, unwatched
 from headway.trace.scaling.ladder import Group, ladders
 from headway.trace.scaling.law import LEAST_SIZES, NOISE, Law, fit, names_of
@@ -17,6 +18,8 @@ from headway.trace.scaling.sheet import read_sheet
 
 DOUBLINGS: Final = (2, 4)
 OFF: Final = 0.03  # root mean square distance of points from the law from which it is said not to fit
+_SURE: Final = 0.6  # weight of the models with a term from which it is named alone
+_POSSIBLE: Final = 0.15
 TERMS: Final = {  # term -> what it is, in words
     "compute": "compute",
     "serial": "work that more devices do not share",
@@ -82,7 +85,7 @@ def held_out(group: Group) -> float | None:
 def _ladder(group: Group) -> Ladder:
     law = law_of(group)
     unit = group.points[0].time if group.points[0].relative else 1.0
-    rungs = tuple(_rung(group, p, law, unit) for p in group.points)
+    rungs = tuple(_rung(group, p, law, unit, names) for p, names in zip(group.points, group.sources, strict=True))
     fitted = _fitted(group, law) if law else None
     notes = list(group.notes)
     if law is None:
@@ -103,7 +106,7 @@ def _ladder(group: Group) -> Ladder:
     )
 
 
-def _rung(group: Group, p: Point, law: Law | None, unit: float) -> Rung:
+def _rung(group: Group, p: Point, law: Law | None, unit: float, sources: tuple[str, ...]) -> Rung:
     first = group.points[0]
     known = p.error is not None
     half = 1.96 * p.error * p.time if p.error is not None else 0.0
@@ -119,7 +122,7 @@ def _rung(group: Group, p: Point, law: Law | None, unit: float) -> Rung:
         mfu=p.mfu,
         buckets=p.buckets,
         lost=_lost(group, first, p),
-        sources=(p.source,),
+        sources=sources,
     )
 
 
@@ -135,8 +138,6 @@ def _lost(group: Group, first: Point, p: Point) -> dict[str, int]:
         return {}
     names = sorted({*p.buckets, *first.buckets})
     scaled = [first.buckets.get(n, 0) * (first.size if group.kind == "strong" else 1) for n in names]
-    from headway.stats.difference import apportion
-
     ideal = apportion(scaled, p.size if group.kind == "strong" else 1)
     lost = {n: p.buckets.get(n, 0) - i for n, i in zip(names, ideal, strict=True)}
     return dict(sorted(lost.items(), key=lambda kv: -kv[1]))
@@ -188,7 +189,9 @@ def _limits(rungs: Sequence[Rung], law: Fitted | None) -> str:
         said.append(f"Most of what is lost is {lost[0][0]}: {lost[0][1] / 1e6:,.2f} ms a step, {lost[0][1] / whole:.0%} of what grew.")
     if law and law.lost and last.efficiency < 0.99:
         name, share = next(iter(law.lost.items()))
-        said.append(
-            f"By the law it is {TERMS[name]}: {share:.1%} of the step at {last.size} (weight of the models with it {law.support[name]:.0%})."
-        )
+        if law.support[name] >= _SURE:
+            said.append(f"By the law it is {TERMS[name]}: {share:.1%} of the step at {last.size}.")
+        else:
+            rivals = [TERMS[n].partition(" (")[0] for n in law.lost if law.support[n] >= _POSSIBLE][:3]
+            said.append(f"These sizes do not tell what it is; it may be {', or '.join(rivals or [TERMS[name]])}.")
     return " ".join(said)
