@@ -20,13 +20,15 @@ td.fall { width: 34%; min-width: 110px; padding: .2rem 0; } td.fall svg { displa
 .dot { stroke-width: 7; stroke-linecap: round; fill: none; vector-effect: non-scaling-stroke; }
 """
 
+LINKS: Final = 9  # of the bar at the top; a page with more sections has a table of them
+
 Section = tuple[str, str, Html | None]  # id, name, markup
 
 
 def document(title: str, facts: Mapping[str, str], sections: Sequence[Section], *, footer: str) -> str:
     """The page as text; sections that are None are left out."""
     shown = [(key, name, part) for key, name, part in sections if part is not None]
-    nav = tag("nav", tag("div", *(tag("a", name, href=f"#{key}") for key, name, _ in shown)), aria_label="Sections")
+    nav = tag("nav", tag("div", *(tag("a", name, href=f"#{key}") for key, name, _ in shown[:LINKS])), aria_label="Sections")
     listed = tag("dl", *(tag("div", tag("dt", k), tag("dd", v)) for k, v in facts.items() if v), class_="facts")
     body = tag(
         "body",

@@ -16,6 +16,7 @@ from headway.spec.scaling import Ladder, Scaling
 
 WIDTH: Final = 1000
 HEIGHT: Final = 400
+_APART: Final = 130  # user units between two labels below a chart
 Place = Callable[[float], float]
 
 
@@ -45,7 +46,7 @@ def _overview(s: Scaling) -> Html:
         tag(
             "tr",
             tag("td", tag("a", ladder.name, href=f"#ladder-{i}")),
-            tag("td", ladder.kind),
+            tag("td", ladder.kind, class_="kind"),
             tag("td", f"{ladder.rungs[0].size:,} to {ladder.rungs[-1].size:,}", class_="num"),
             tag("td", f"{ladder.rungs[-1].efficiency:.1%}", class_="num"),
             tag("td", said(ladder.predictions[0]) if ladder.predictions else fmt.DASH, class_="num"),
@@ -122,8 +123,10 @@ def _chart(what: str, lines: Sequence[tuple[Ladder, str]]) -> Html:
     svg = tag("svg", *shapes, viewBox=f"0 0 {WIDTH} {HEIGHT}", preserveAspectRatio="none", aria_hidden="true")
     show = (lambda v: f"{100 * v:.4g} %") if what == "efficiency" else fmt.tick
     labels = [tag("span", show(v), class_="y", style=f"bottom:{100 - 100 * y(v) / HEIGHT:.2f}%") for v in steps]
-    ticks = sorted(set(sizes))
-    ticks = [n for i, n in enumerate(ticks) if i == 0 or x(n) - x(ticks[i - 1]) > 0][:: max(1, -(-len(ticks) // 7))]
+    ticks: list[float] = []
+    for n in sorted(set(sizes)):
+        if not ticks or x(n) - x(ticks[-1]) >= _APART:
+            ticks.append(n)
     below = [tag("span", f"{n:,.0f}", style=f"left:{x(n) / WIDTH:.2%}") for n in ticks]
     spoken = f"{what} over devices; the same numbers are in the table"
     return tag("div", tag("div", svg, *labels, class_="plot", role="img", aria_label=spoken), tag("div", *below, class_="x"))

@@ -14,8 +14,9 @@ are weighed by Akaike's criterion with a known variance, RSS / s^2 + 2 k (Burnha
 subset leaves, taken together with four samples of the noise that step times have, so that a perfect fit of three points is no proof.
 The law is the weighted mean of all of them.
 
-Intervals: the points are drawn again around the law with the noise that was found, one model is drawn by its weight each time, and what it
-says at a size, with noise, is one sample (parametric bootstrap; Efron and Tibshirani 1993).
+Intervals: the points are drawn again around the law with the noise that was found (which is itself known with few degrees of freedom
+only), one model is drawn by its weight each time, and what it says at a size, with noise, is one sample (parametric bootstrap; Efron and
+Tibshirani 1993).
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Law:
     residual: float  # root mean square of the points' relative distances
     support: Mapping[str, float]  # term -> weight of the models that have it
     samples: Array  # [resamples, terms]
-    draws: Array  # [resamples]: standard normal, the noise of a new point
+    draws: Array  # [resamples]: the noise of a new point, in units of `noise`
 
     def at(self, n: Sequence[float]) -> Array:
         """t(n)."""
@@ -109,8 +110,9 @@ def fit(kind: Kind, n: Sequence[float], time: Sequence[float], *, noise: float =
     fitted = x @ mean
     away = (y - fitted) / fitted
     size = float(weight @ np.array([len(m) for m in models]))
-    spread = math.sqrt((float((away**2).sum()) + _PRIOR * noise**2) / (max(len(at) - size, 0.0) + _PRIOR))
-    samples, draws = _resample(x, fitted, spread, models, noise, seed)
+    dof = max(len(at) - size, 0.0) + _PRIOR
+    spread = math.sqrt((float((away**2).sum()) + _PRIOR * noise**2) / dof)
+    samples, draws = _resample(x, fitted, spread, dof, models, noise, seed)
     names = names_of(kind)
     return Law(
         kind=kind,
@@ -153,11 +155,14 @@ def _weights(rss: Array, models: Sequence[tuple[int, ...]], num: int, noise: flo
     return np.asarray(relative / relative.sum(axis=0), np.float64)
 
 
-def _resample(x: Array, fitted: Array, spread: float, models: Sequence[tuple[int, ...]], noise: float, seed: int) -> tuple[Array, Array]:
-    """(coefficients [resamples, terms], normal draws [resamples]) of points drawn anew."""
+def _resample(
+    x: Array, fitted: Array, spread: float, dof: float, models: Sequence[tuple[int, ...]], noise: float, seed: int
+) -> tuple[Array, Array]:
+    """(coefficients [resamples, terms], draws of Student's t [resamples]) of points drawn anew; `spread` is known with `dof`."""
     rng = np.random.Generator(np.random.Philox(seed))
-    y = 1 + spread * rng.standard_normal((len(fitted), _RESAMPLES))
+    wider = np.sqrt(dof / rng.chisquare(dof, _RESAMPLES))
+    y = 1 + spread * wider * rng.standard_normal((len(fitted), _RESAMPLES))
     coefficients, rss = _solve(x / fitted[:, None], y, models)
     chances = np.cumsum(_weights(rss, models, len(fitted), noise), axis=0)
     chosen = (rng.random(_RESAMPLES) > chances[:-1]).sum(axis=0)
-    return coefficients[chosen, :, np.arange(_RESAMPLES)], rng.standard_normal(_RESAMPLES)
+    return coefficients[chosen, :, np.arange(_RESAMPLES)], wider * rng.standard_normal(_RESAMPLES)
