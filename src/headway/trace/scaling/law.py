@@ -91,7 +91,7 @@ class Law:
     def interval(self, n: float, *, confidence: float = 0.95, noisy: bool = True) -> tuple[float, float]:
         """Where a new measurement at n lies (`noisy`), or the law itself."""
         said = self.samples @ features(self.kind, [n])[0]
-        said = said * (1 + self.noise * self.draws) if noisy else said
+        said = said * _factor(self.noise * self.draws) if noisy else said
         tail = (1 - confidence) / 2
         low, high = np.quantile(said, [tail, 1 - tail])
         return float(low), float(high)
@@ -127,8 +127,8 @@ def fit(kind: Kind, n: Sequence[float], time: Sequence[float], *, noise: float =
 
 
 def _models(kind: Kind, num: int) -> list[tuple[int, ...]]:
-    """Subsets of terms, by place: the first is in each. Three or four sizes bear two terms, more of them three."""
-    most = 2 if num < 5 else 3
+    """Subsets of terms, by place: the first is in each. Three sizes bear two terms, more of them three."""
+    most = 2 if num < 4 else 3
     rest = range(1, len(names_of(kind)))
     return [(0, *some) for k in range(most) for some in combinations(rest, k)]
 
@@ -161,8 +161,13 @@ def _resample(
     """(coefficients [resamples, terms], draws of Student's t [resamples]) of points drawn anew; `spread` is known with `dof`."""
     rng = np.random.Generator(np.random.Philox(seed))
     wider = np.sqrt(dof / rng.chisquare(dof, _RESAMPLES))
-    y = 1 + spread * wider * rng.standard_normal((len(fitted), _RESAMPLES))
+    y = _factor(spread * wider * rng.standard_normal((len(fitted), _RESAMPLES)))
     coefficients, rss = _solve(x / fitted[:, None], y, models)
     chances = np.cumsum(_weights(rss, models, len(fitted), noise), axis=0)
     chosen = (rng.random(_RESAMPLES) > chances[:-1]).sum(axis=0)
     return coefficients[chosen, :, np.arange(_RESAMPLES)], wider * rng.standard_normal(_RESAMPLES)
+
+
+def _factor(noise: Array) -> Array:
+    """What relative noise makes of a time, which stays above 0: e^noise, within what a float can hold."""
+    return np.asarray(np.exp(np.clip(noise, -20.0, 20.0)), np.float64)
