@@ -62,7 +62,8 @@ def _ladder(sheet: Sheet, s: Ladder) -> None:
         sheet.line("".join(f"{c:>{_NUMBER}}" for c in cells) + f"  predicted, {low} to {high}", "dim")
     _buckets(sheet, s)
     sheet.paragraph(s.limits, style="bold")
-    sheet.paragraph(law_text(s))
+    if s.law:
+        sheet.paragraph(law_text(s))
     for note in s.notes:
         sheet.paragraph(note, first="! ", style="yellow")
 
@@ -109,7 +110,7 @@ def _buckets(sheet: Sheet, s: Ladder) -> None:
     if others:
         cells = [fmt.milliseconds(sum(r.buckets.get(n, 0) for n in others), 2) for r in rungs]
         cells.append(fmt.milliseconds(sum(rungs[-1].lost.get(n, 0) for n in others), 2))
-        sheet.line(f"{f'({len(others)} others)':<24}" + "".join(f"{c:>{_NUMBER}}" for c in cells))
+        sheet.line(f"{f'({len(others)} more)':<24}" + "".join(f"{c:>{_NUMBER}}" for c in cells))
 
 
 def heads_of(r: Rung) -> dict[str, int]:
