@@ -69,6 +69,15 @@ def test_a_fused_module_is_one_row_and_another_kernel_of_a_module_is_not() -> No
     assert {p.matched for p in aligned(eager, other)} == {""}
 
 
+def test_a_kernel_that_one_side_never_runs_is_no_noise() -> None:
+    gone = KernelUse(name="gelu", kind="compute.elementwise", count=60, total_ns=6_000, median_ns=100, num_steps=6, deviation_ns=300.0)
+    (row,), *_ = compare(Uses((gone,), 6, 0), Uses((), 6, 0))
+    assert (row.what, row.verdict, row.count_ns) == ("vanished", "real", -1_000)
+    once = KernelUse(name="gelu", kind="compute.elementwise", count=1, total_ns=600, median_ns=600, num_steps=6, deviation_ns=245.0)
+    (row,), *_ = compare(Uses((once,), 6, 0), Uses((), 6, 0))
+    assert row.verdict == "noise", "in one step of six"
+
+
 PAIRS = {
     "h100 against mi300x": ("AMD-AGI_TraceLens/tests/traces/h100/{}.json.gz", "AMD-AGI_TraceLens/tests/traces/mi300/{}.json.gz"),
 }

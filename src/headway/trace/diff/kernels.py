@@ -188,23 +188,20 @@ def _what(count_a: float, count_b: float, by_count: int, by_length: int, largest
 
 
 def _verdict(pair: _Pair, delta: int) -> Verdict:
-    """By the spread of each kernel between steps; a side without the kernel has no spread."""
+    """By the spread of each kernel between steps; a side that never runs it has none."""
     if delta == 0:
         return "same"
-    a, b = (_spread(side) for side in (pair.a, pair.b))
-    if a is None or b is None:
-        return "unknown"
-    interval = mean_difference(a, b, confidence=CONFIDENCE)
-    if interval is None:
-        return "unknown"
-    return "real" if abs(delta) > interval.half_width else "noise"
+    a, b = _spread(pair.a), _spread(pair.b)
+    never = Moments(mean=0.0, deviation=0.0, n=max(s.n for s in (a, b) if s is not None))
+    interval = mean_difference(a or never, b or never, confidence=CONFIDENCE)
+    return "unknown" if interval is None else "real" if abs(delta) > interval.half_width else "noise"
 
 
 def _spread(kernels: Sequence[KernelUse]) -> Moments | None:
-    """Of kernels added up as if they vary together (an upper bound); None where no spread is known."""
+    """Of kernels added up as if they vary together (an upper bound); of one sample where no spread is known; None without kernels."""
     if not kernels:
-        return Moments(mean=0.0, deviation=0.0, n=1)
+        return None
     known = [k.deviation_ns for k in kernels if k.deviation_ns is not None]
     if len(known) < len(kernels):
-        return Moments(mean=0.0, deviation=0.0, n=1)
+        return Moments(mean=0.0, deviation=0.0, n=1.0)
     return Moments(mean=0.0, deviation=float(sum(known)), n=float(min(k.num_steps for k in kernels)))
