@@ -115,6 +115,12 @@ def test_pages_hold_the_numbers_and_no_script(name: str) -> None:
     assert "128 to" not in other and "256, predicted" in other and "efficiency" in other
 
 
+def test_a_sample_is_compared_where_batches_differ() -> None:
+    other = replace(example(), b=side(105_000_000, batch=128, sample_ns=105_000_000 // 128))
+    assert "a sample: 1.406 ms -> 820.3 us (-41.67 %)" in " ".join(shown(print_diff, other).split())
+    assert "a sample:" not in shown(print_diff, example())
+
+
 def test_a_waterfall_ends_at_b() -> None:
     text = diff_page(example())
     bars = [(float(x), float(w)) for x, w in re.findall(r'<rect x="([\d.]+)" y="0" width="([\d.]+)"', text)][:5]

@@ -52,6 +52,9 @@ def headline(d: Diff) -> str:
     texts = [f"{fmt.duration(d.step.a)} {_half(d.a)}-> {fmt.duration(d.step.b)} {_half(d.b)}".strip()]
     share = f" ({100 * d.step.delta / d.step.a:+.2f} %)" if d.step.a else ""
     texts.append(f"{signed(d.step.delta)}{share}{interval_text(d.step, d.confidence)}")
+    if d.a.sample_ns and d.b.sample_ns and d.a.batch != d.b.batch:
+        share = f"{100 * (d.b.sample_ns / d.a.sample_ns - 1):+.2f} %"
+        texts.append(f"a sample: {fmt.duration(d.a.sample_ns)} -> {fmt.duration(d.b.sample_ns)} ({share})")
     if d.run:
         run = f"{fmt.duration(d.run.a)} -> {fmt.duration(d.run.b)}, {signed(d.run.delta)}{interval_text(d.run, d.confidence)}"
         texts.append(f"steps that were not traced: {run}")

@@ -169,7 +169,7 @@ def _doubts(a: Side, b: Side) -> list[str]:
     """What makes the two hard to compare."""
     out = []
     for what, x, y in (
-        ("devices", ", ".join(a.devices), ", ".join(b.devices)),
+        ("devices", *told.comparable(a.devices, b.devices)),
         ("ranks in the input", _ranks(a), _ranks(b)),
         ("world sizes", a.world, b.world),
         ("batches", a.batch, b.batch),

@@ -15,6 +15,7 @@ from headway.trace.gather import Input
 
 _SAID: Final = ("world", "device", "git", "versions", "num_parameters", "flops_per_sample")  # of a run's surroundings
 _MISSING: Final = None
+_KINDS: Final = ("cuda", "xpu", "mtia", "cpu", "hpu", "npu", "mps")  # of devices, as torch calls them
 
 
 def settings(a: Input, b: Input) -> tuple[Setting, ...]:
@@ -120,6 +121,12 @@ def models(b: Breakdown, given: Input) -> tuple[str, ...]:
     kinds = dict.fromkeys(r.device.partition(":")[0] for r in b.ranks)
     device = given.info.get("device")
     return tuple(named or ([str(device)] if device else []) or kinds)
+
+
+def comparable(a: Sequence[str], b: Sequence[str]) -> tuple[str, str]:
+    """Both as text; "" twice where one is a model and of the other only the kind is known, which tells nothing."""
+    unnamed = [all(d in _KINDS for d in side) for side in (a, b)]
+    return ("", "") if unnamed[0] != unnamed[1] else (", ".join(a), ", ".join(b))
 
 
 def world(b: Breakdown, given: Input) -> int | None:

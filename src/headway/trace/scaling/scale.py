@@ -10,6 +10,7 @@ from typing import Final
 from headway.spec.errors import TraceError
 from headway.spec.scaling import Fitted, Kind, Ladder, Point, Prediction, Rung, Scaling
 from headway.stats.difference import apportion
+from headway.stats.student import t_critical
 from headway.trace.fleet.engine import Engine, Watch, unwatched
 from headway.trace.scaling.ladder import Group, ladders
 from headway.trace.scaling.law import LEAST_SIZES, NOISE, Law, fit, names_of
@@ -109,7 +110,7 @@ def _ladder(group: Group) -> Ladder:
 def _rung(group: Group, p: Point, law: Law | None, unit: float, sources: tuple[str, ...]) -> Rung:
     first = group.points[0]
     known = p.error is not None
-    half = 1.96 * p.error * p.time if p.error is not None else 0.0
+    half = t_critical(0.025, max((p.num_steps or 2) - 1, 1)) * p.error * p.time if p.error is not None else 0.0
     return Rung(
         size=p.size,
         batch=p.batch,

@@ -48,7 +48,7 @@ _NOT_CONFIGURATION: Final = frozenset(
 def read_sheet(path: Path) -> list[Point]:
     """All rows whose figure is known. Raises TraceError if the file cannot be read, or lacks a column that is needed."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             columns = [c.strip() for c in reader.fieldnames or ()]
             rows = [{(k or "").strip(): (v or "").strip() for k, v in row.items() if isinstance(v, str)} for row in reader]
