@@ -115,6 +115,12 @@ def test_pages_hold_the_numbers_and_no_script(name: str) -> None:
     assert "128 to" not in other and "256, predicted" in other and "efficiency" in other
 
 
+def test_nothing_is_drawn_outside_its_chart() -> None:
+    for d in re.findall(r'<path d="([^"]+)"', scaling_page(ladder())):
+        points = [(float(x), float(y)) for x, y in re.findall(r"([\d.-]+) ([\d.-]+)", d)]
+        assert all(-1 <= x <= 1001 and -1 <= y <= 401 for x, y in points), d
+
+
 def test_a_sample_is_compared_where_batches_differ() -> None:
     other = replace(example(), b=side(105_000_000, batch=128, sample_ns=105_000_000 // 128))
     assert "a sample: 1.406 ms -> 820.3 us (-41.67 %)" in " ".join(shown(print_diff, other).split())

@@ -16,7 +16,7 @@ KERNELS: Final = 10
 _NUMBER: Final = 10
 _PLACE: Final = 30
 _SMALL: Final = 0.0005  # of a step: rows that change less are put together
-NOT_CERTAIN: Final = {"noise": "noise", "unknown": "", "real": "real", "same": "", "withheld": ""}
+VERDICTS: Final = {"noise": "noise", "unknown": "", "real": "real", "same": "", "withheld": ""}
 
 
 def print_diff(d: Diff, console: Console) -> None:
@@ -115,7 +115,7 @@ def _table(
             continue
         cells = [show(c.a, decimals), show(c.b, decimals), ("+" if c.delta > 0 else "") + show(c.delta, decimals)]
         share = f"{100 * c.delta / total.a:+.1f} %" if total.a else ""
-        mark = "" if c is rest else NOT_CERTAIN[c.verdict]
+        mark = "" if c is rest else VERDICTS[c.verdict]
         style = "bold" if c is total else "dim" if c.verdict == "noise" else ""
         sheet.line(f"{name:<{width}}{''.join(f'{x:>{_NUMBER}}' for x in cells)}{share:>9}  {mark}".rstrip(), style)
 

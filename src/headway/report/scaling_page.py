@@ -137,7 +137,7 @@ def _values(s: Ladder, what: str) -> list[float]:
     ends = [v for p in s.predictions for v in (p.efficiency_low, p.efficiency_high)]
     scale = _per_efficiency(s) if what == "throughput" else lambda n: 1.0
     predicted = [e * scale(p.size) for p, e in zip([p for p in s.predictions for _ in (0, 1)], ends, strict=True)]
-    return [*measured, *predicted, *([1.0] if what == "efficiency" else [])]
+    return [*measured, *predicted, 1.0 if what == "efficiency" else scale(s.rungs[-1].size)]
 
 
 def _per_efficiency(s: Ladder) -> Place:

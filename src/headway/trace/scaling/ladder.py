@@ -56,7 +56,7 @@ def _of_family(points: Sequence[Point], kind: Kind | None) -> tuple[list[Group],
     if kind != "strong":
         groups += [_group(c, "weak", _why_weak(c)) for c in _near(points)]
     if kind != "weak":
-        groups += [_group(c, "strong", f"global batch {c[0].batch:,.4g}") for c in _equal(points)]
+        groups += [_group(c, "strong", f"global batch {c[0].batch:.6g}") for c in _equal(points)]
     used = {source for g in groups for sources in g.sources for source in sources}
     if not groups:
         sizes = ", ".join(f"{p.size}: {p.batch:,.4g}" for p in sorted(points, key=lambda p: p.size))
@@ -100,8 +100,8 @@ def _per_device(p: Point) -> float:
 def _why_weak(points: Sequence[Point]) -> str:
     low, high = min(map(_per_device, points)), max(map(_per_device, points))
     if math.isclose(low, high):
-        return f"batch per device {low:,.4g}"
-    return f"batch per device {low:,.4g} to {high:,.4g}, nearly equal: times are set right in proportion"
+        return f"batch per device {low:.6g}"
+    return f"batch per device {low:.6g} to {high:.6g}, nearly equal: times are set right in proportion"
 
 
 def _by_compute(points: Sequence[Point]) -> Kind | None:
@@ -147,7 +147,8 @@ def _named(groups: Sequence[Group]) -> list[Group]:
         differs = [k for k in mine if any(o.points[0].configuration.get(k) != mine[k] for o in same)]
         extra = [f"{k} {mine[k]}" for k in differs if len(mine[k]) <= 40]
         out.append(replace(g, name=", ".join([g.name, *extra])))
-    return out
+    names = [g.name for g in out]
+    return [replace(g, name=f"{g.name}, {g.kind} ({g.why.partition(',')[0]})") if names.count(g.name) > 1 else g for g in out]
 
 
 def _sources(points: Sequence[Point]) -> str:
