@@ -137,7 +137,12 @@ def _values(s: Ladder, what: str) -> list[float]:
     ends = [v for p in s.predictions for v in (p.efficiency_low, p.efficiency_high)]
     scale = _per_efficiency(s) if what == "throughput" else lambda n: 1.0
     predicted = [e * scale(p.size) for p, e in zip([p for p in s.predictions for _ in (0, 1)], ends, strict=True)]
-    return [*measured, *predicted, 1.0 if what == "efficiency" else scale(s.rungs[-1].size)]
+    return [*measured, *predicted, 1.0 if what == "efficiency" else scale(_end(s))]
+
+
+def _end(s: Ladder) -> int:
+    """The largest size that is drawn."""
+    return (s.predictions or s.rungs)[-1].size
 
 
 def _per_efficiency(s: Ladder) -> Place:
@@ -148,7 +153,7 @@ def _per_efficiency(s: Ladder) -> Place:
 
 def _shapes(s: Ladder, what: str, colour: str, x: Place, y: Place) -> list[Html]:
     ideal = _per_efficiency(s) if what == "throughput" else lambda n: 1.0
-    ends = (s.rungs[0].size, s.predictions[-1].size if s.predictions else s.rungs[-1].size)
+    ends = (s.rungs[0].size, _end(s))
     shapes = [tag("path", d="M" + "L".join(f"{x(n):.1f} {y(ideal(n)):.1f}" for n in ends), class_="ideal")]
     last = s.rungs[-1]
     if s.predictions:
