@@ -174,6 +174,11 @@ def _said(sheet: Sheet, d: Diff) -> None:
     if d.loss:
         sheet.line()
         sheet.line(f"Loss at {d.loss['samples']:,.0f} samples: {fmt.number(d.loss['a'])} -> {fmt.number(d.loss['b'])}")
+    if d.quality:
+        sheet.line()
+        sheet.line("Samples as judged", "bold")
+        for q in d.quality:
+            sheet.line(f"  {q.name.replace('_', ' ')}: {fmt.number(q.a)} -> {fmt.number(q.b)}  {VERDICTS[q.verdict]}".rstrip())
     if d.events:
         sheet.line()
         sheet.line("Events", "bold")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from headway.report import format as fmt
-from headway.report.diff import headline, kernel_place, kernel_word, plain, side_text
+from headway.report.diff import VERDICTS, headline, kernel_place, kernel_word, plain, side_text
 from headway.report.document import Section, document, scrolled, section, table_of, write
 from headway.report.markup import Html, breakable, tag
 from headway.spec.diff import Change, Diff, KernelChange
@@ -162,7 +162,8 @@ def _events(d: Diff) -> Html | None:
     rows = [(c.name, f"{c.a:,}", f"{c.b:,}") for c in d.events]
     if d.loss:
         rows.append((f"loss at {d.loss['samples']:,.0f} samples", fmt.number(d.loss["a"]), fmt.number(d.loss["b"])))
+    rows += [(f"{q.name.replace('_', ' ')} {VERDICTS[q.verdict]}".strip(), fmt.number(q.a), fmt.number(q.b)) for q in d.quality]
     if not rows:
         return None
     body = [tag("tr", tag("td", name), tag("td", a, class_="num"), tag("td", b, class_="num")) for name, a, b in rows]
-    return section("events", "Events and loss", scrolled(table_of(("", "A", "B"), body), "Events"))
+    return section("events", "Events, loss and quality", scrolled(table_of(("", "A", "B"), body), "Events"))

@@ -68,6 +68,16 @@ class Setting:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Quality:
+    """A judgement of the samples of both runs. real: their intervals do not meet; noise: they do; unknown: there are none."""
+
+    name: str
+    a: float
+    b: float
+    verdict: Verdict = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Side:
     """One of the two: what was read and which of its steps are compared."""
 
@@ -109,6 +119,7 @@ class Diff:
     settings: tuple[Setting, ...] = ()
     events: tuple[Change, ...] = ()  # counts
     loss: Mapping[str, float] | None = None  # samples, a, b: the last log line that both have
+    quality: tuple[Quality, ...] = ()  # of headway evaluate, where both runs were judged
     warnings: tuple[str, ...] = ()
 
     def check(self) -> None:

@@ -80,6 +80,33 @@ def test_memory_adds_up(tmp_path: Path) -> None:
     assert found.memory_total is not None and sum(c.delta for c in found.memory) == found.memory_total.delta == 32 << 20
 
 
+def judged(path: Path, share: float, low: float, high: float, guidance: float = 2.0) -> None:
+    interval = {"estimate": share, "low": low, "high": high}
+    said = {
+        "num": 200,
+        "guidance": guidance,
+        "agreement": {"agree": 1, "interval": interval},
+        "copies": interval,
+        "ratio": share,
+        "text": "x",
+    }
+    (path / "evaluate.json").write_text(json.dumps(said))
+
+
+def test_quality_is_compared_by_its_intervals(tmp_path: Path) -> None:
+    a, b = (run_folder(tmp_path / n, walls=walls(0, 1e8)) for n in "ab")
+    assert diff(a, b).quality == ()
+    judged(a, 0.9, 0.85, 0.94)
+    judged(b, 0.92, 0.88, 0.95)
+    assert [(q.name, q.verdict) for q in diff(a, b).quality] == [("agreement", "noise"), ("copies", "noise"), ("ratio", "unknown")]
+    judged(b, 0.99, 0.97, 1.0, guidance=1.0)
+    found = diff(a, b)
+    assert [q.verdict for q in found.quality] == ["real", "real", "unknown"]
+    assert any("judged in different ways: guidance 2.0 and 1.0" in w for w in found.warnings)
+    (b / "evaluate.json").write_text("{")
+    assert diff(a, b).quality == ()
+
+
 def test_a_run_without_steps_is_refused(tmp_path: Path) -> None:
     a, b = run_folder(tmp_path / "a", walls=walls(0, 1e8)), run_folder(tmp_path / "b", walls=[])
     with pytest.raises(TraceError, match="no steps"):

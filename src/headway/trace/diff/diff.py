@@ -13,6 +13,7 @@ from headway.spec.health import withheld
 from headway.stats.difference import apportion, samples_needed
 from headway.trace.diff import told
 from headway.trace.diff.kernels import compare, uses
+from headway.trace.diff.quality import quality
 from headway.trace.diff.steps import CONFIDENCE, Steps, change, mean_interval, table, traced, untraced, wall
 from headway.trace.explain import explain
 from headway.trace.fleet.engine import Engine, Watch, unwatched
@@ -57,6 +58,7 @@ def between(a: Breakdown, b: Breakdown, given_a: Input, given_b: Input, *, paths
     both = bool(split and plain_a.rows and plain_b.rows)
     run = _total("run", plain_a, plain_b) if both else None
     parts, total, devices, said = told.memory(a, b)
+    judged, ways = quality(Path(paths[0]), Path(paths[1]))
     rows, time, overlap, busy = compare(uses(a), uses(b)) if split else ((), None, None, None)
     side_a, side_b = _side(a, given_a, steps_a, paths[0]), _side(b, given_b, steps_b, paths[1])
     needed = None
@@ -84,7 +86,8 @@ def between(a: Breakdown, b: Breakdown, given_a: Input, given_b: Input, *, paths
         settings=told.settings(given_a, given_b),
         events=told.events(given_a, given_b, a, b),
         loss=told.loss(given_a, given_b),
-        warnings=(*warnings, *_doubts(side_a, side_b), *said, *_health("A", a.health), *_health("B", b.health)),
+        quality=judged,
+        warnings=(*warnings, *_doubts(side_a, side_b), *said, *ways, *_health("A", a.health), *_health("B", b.health)),
     )
     result.check()
     return result
