@@ -26,7 +26,8 @@ def read(name: str) -> dict[str, Any]:
 def results() -> str:
     """What is promised and what was measured, a row each."""
     parity, kills, truth, overhead, explain = map(read, ("parity", "kills", "truth", "overhead", "explain_speed"))
-    large = read("explain_large")
+    large, scaling = read("explain_large"), read("scaling")
+    ladders = sum(r["ladders"] for r in scaling["synthetic"])
     worst = {p: max(r["worst_relative"] for r in parity["rows"] if r["precision"] == p) for p in ("fp32", "fp64")}
     layouts = len({r["layout"] for r in parity["rows"]})
     same, other = kills["same_layout"], kills["other_layouts"]
@@ -83,6 +84,14 @@ def results() -> str:
             "another million events, from 2 to 5 and from 5 to 10 copies of a trace, CPU seconds",
             " and ".join(f"{s:.2f}" for s in large["cpu_s_per_million_events"]),
             "linear",
+            "[bench](src/headway/bench/README.md)",
+        ),
+        (
+            f"`headway scale`: the largest size foretold from the others, {ladders} synthetic ladders "
+            f"(1 % noise a step): within 5 %; {len(scaling['published'])} published ladders: largest error",
+            f"{' and '.join('{within_5_percent:.1%} ({kind})'.format(**r) for r in scaling['synthetic'])}; "
+            f"{max(abs(p['error']) for p in scaling['published']):.1%}",
+            ">= 95 %; <= 10 %",
             "[bench](src/headway/bench/README.md)",
         ),
     ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headway.report.account import chart_parts
 from headway.report.rows import KINDS, collectives, fold, headline, health_lines, hidden, partition, totals, warmup_text
 from headway.report.series import MAX_BINS, MAX_HEAT_CELLS, MAX_HEAT_ROWS, choose, heat, series
-from headway.spec.breakdown import Breakdown, Health, RankBreakdown
+from headway.spec.breakdown import Breakdown, Health, RankBreakdown, StepBreakdown
 from tests.report.examples import breakdowns, example, mixed
 
 
@@ -26,6 +26,12 @@ def test_a_table_adds_up_to_the_wall(b: Breakdown, kind: str, limit: int | None)
         if row.depth == 0 and i + 1 < len(part.rows) and part.rows[i + 1].depth == 1:
             below = [r.depth for r in part.rows[i + 1 :]] + [0]
             assert row.total_ns == sum(r.total_ns for r in part.rows[i + 1 : i + 1 + below.index(0)])
+
+
+def test_a_module_without_a_name_is_a_row() -> None:
+    step = StepBreakdown(step=0, start_ns=0, wall_ns=7, buckets={}, phases={}, modules={"": 7})
+    part = partition(Breakdown(ranks=(RankBreakdown(rank=0, device="cpu", steps=(step,)),)), "modules")
+    assert [(r.label, r.total_ns) for r in part.rows] == [("(no module)", 7)]
 
 
 @given(breakdowns(), st.sampled_from(KINDS))

@@ -18,12 +18,12 @@ def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from headway.trace.floor.ceiling import ceilings_file
     from headway.trace.ranks.axes import parse_mesh
 
-    paths = [p if "://" in p or Path(p).exists() else _run_folder(p) for p in args.paths]
+    paths = [found(p) for p in args.paths]
     ceilings = ceilings_file(Path(args.ceilings)) if args.ceilings else None
     mesh = parse_mesh(args.mesh) if args.mesh else None
-    found = account(paths, engine=args.engine, workers=args.workers, watch=_watch, ceilings=ceilings, mesh=mesh)
-    result = found.breakdown
-    timelines = found.timelines() if args.html or args.perfetto else ()
+    answer = account(paths, engine=args.engine, workers=args.workers, watch=watch, ceilings=ceilings, mesh=mesh)
+    result = answer.breakdown
+    timelines = answer.timelines() if args.html or args.perfetto else ()
     if args.html:
         _page(Path(args.html), result, timelines, paths)
     if args.perfetto:
@@ -51,10 +51,10 @@ def attempt(args: argparse.Namespace, rest: Sequence[str]) -> int:
 
     run = folder.open_run(args.run)
     tell = (lambda text: None) if args.json else (lambda text: print(text, file=sys.stderr))
-    found, _ = trial.attempt(run, args.finding, pairs=args.pairs, steps=args.steps, tell=tell)
+    done, _ = trial.attempt(run, args.finding, pairs=args.pairs, steps=args.steps, tell=tell)
     if args.json:
-        return print_json({"schema": SCHEMA, **trial.to_json(found)})
-    print_trial(found, console())
+        return print_json({"schema": SCHEMA, **trial.to_json(done)})
+    print_trial(done, console())
     return 0
 
 
@@ -67,14 +67,17 @@ def _pairs(text: str) -> int:
     return number
 
 
-def _run_folder(name: str) -> str:
-    """The folder of the run called `name`."""
+def found(name: str) -> str:
+    """`name` itself if it is a path or an address, else the folder of the run called so."""
+    if "://" in name or Path(name).exists():
+        return name
     from headway.runtime import folder
 
     return str(folder.place(name))
 
 
-def _watch(files: Sequence[Path]) -> Any:
+def watch(files: Sequence[Path]) -> Any:
+    """A bar while files are read."""
     from rich.console import Console
 
     from headway.report.reading import reading

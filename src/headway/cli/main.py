@@ -13,12 +13,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from headway.cli import analysis, model, training
+from headway.cli import analysis, compare, model, training
 from headway.cli.options import Commands
 from headway.spec.errors import HeadwayError, SpecError
 from headway.spec.outside import from_outside
 
-COMMANDS: Commands = {**training.COMMANDS, **model.COMMANDS, **analysis.COMMANDS}
+COMMANDS: Commands = {**training.COMMANDS, **model.COMMANDS, **analysis.COMMANDS, **compare.COMMANDS}
 
 
 class _Parser(argparse.ArgumentParser):

@@ -105,7 +105,7 @@ def partition(breakdown: Breakdown, kind: Kind, *, limit: int | None = None) -> 
         if kind == "buckets":
             rows.append(_row(head, head, 0, [m for n in members for m in folded[n]], devices, tables))
         depth = 1 if kind == "buckets" else 0
-        rows += [_row(n, _label(kind, n), depth, folded[n], devices, tables) for n in members if members != [head]]
+        rows += [_row(n, _label(kind, n), depth, folded[n], devices, tables) for n in members if kind != "buckets" or members != [head]]
     if kind == "buckets":
         rows = [replace(row, withheld=withheld(breakdown.health, row.name) is not None) for row in rows]
     return Partition(
