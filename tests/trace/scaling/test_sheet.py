@@ -46,6 +46,16 @@ def test_other_columns_are_the_configuration(tmp_path: Path) -> None:
     assert sorted((g.name, [p.size for p in g.points]) for g in groups) == [("A, tp 1", [8, 16]), ("A, tp 2", [16, 32])]
 
 
+def test_columns_under_other_names(tmp_path: Path) -> None:
+    text = "# GPUs,Global batch size,Layers,Iteration time (ms)\n8,64,24,100\n16,128,24,104\n8,64,48,200\n16,128,48,202\n"
+    groups, _ = ladders(read_sheet(sheet(tmp_path / "a.csv", text)))
+    assert sorted((g.name, [round(p.time, 9) for p in g.points]) for g in groups) == [
+        ("table, layers 24", [0.1, 0.104]), ("table, layers 48", [0.2, 0.202])
+    ]  # fmt: skip
+    (point,) = read_sheet(sheet(tmp_path / "b.csv", "model,world_size,samples_s\ndit,2,190\n"))
+    assert (point.size, point.family) == (2, "dit")
+
+
 def test_a_table_without_its_columns_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"has no column n_gpus, metric.*model, n_gpus, batch, metric, value, unit"):
         read_sheet(sheet(tmp_path / "a.csv", "model,value\nA,1\n"))

@@ -1,7 +1,9 @@
 """Points from a table: a CSV file with a measured figure a row, of a team's own or of publications.
 
-    model,n_gpus,batch,metric,value,unit           what is needed; global_batch for batch, gpus for n_gpus
+    model,n_gpus,batch,metric,value,unit           what is needed; or the figure as a column of its name: "Iteration time (ms)"
     ...,seq_len,tp,pp,precision,gpu,source,...     whatever else there is: equal on a ladder
+
+Case, spaces and signs of names do not matter, and common other names are known (gpus, global_batch_size, ...).
 
 Figures: a step time (iteration_time, step_time, train_step_time; unit s or ms), a rate of all devices (samples_s, tokens_s) or of one
 (tps_per_gpu, samples_per_gpu, tflops_per_gpu, model_tflops_per_gpu, mfu). From a rate the time of a step is batch x seq_len / rate;
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -23,26 +26,15 @@ _TIMES: Final = ("iteration_time", "step_time", "train_step_time")
 _ALL: Final = ("samples_s", "tokens_s", "throughput")  # of all devices
 _ONE: Final = ("tps_per_gpu", "tokens_s_per_gpu", "samples_per_gpu", "tflops_per_gpu", "model_tflops_per_gpu", "mfu")
 _UNITS: Final = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0}
-_ALIASES: Final = {"n_gpus": ("n_gpus", "gpus", "num_gpus", "n", "size"), "batch": ("global_batch", "batch", "global batch")}
+_SPELT: Final = {  # other names of columns, after case, spaces and signs are gone
+    **dict.fromkeys(("gpus", "num_gpus", "devices", "num_devices", "world_size", "n", "size"), "n_gpus"),
+    **dict.fromkeys(("global_batch", "global_batch_size", "batch_size"), "batch"),
+    **dict.fromkeys(("micro_batch_size", "mbs"), "micro_batch"),
+    **dict.fromkeys(("sequence_length", "seq_length"), "seq_len"),
+    **dict.fromkeys(("data_parallelism", "data_parallel", "data_parallel_size"), "dp"),
+}
 # Differ from size to size of one configuration, or say nothing of it. dp is what is left of the size by the other axes.
-_NOT_CONFIGURATION: Final = frozenset(
-    (
-        "id",
-        "n_gpus",
-        "gpus",
-        "num_gpus",
-        "n",
-        "size",
-        "global_batch",
-        "batch",
-        "global batch",
-        "micro_batch",
-        "dp",
-        "value",
-        "unit",
-        "notes",
-    )
-)
+_NOT_CONFIGURATION: Final = frozenset(("id", "n_gpus", "batch", "micro_batch", "dp", "value", "unit", "notes"))
 
 
 def read_sheet(path: Path) -> list[Point]:
@@ -50,19 +42,32 @@ def read_sheet(path: Path) -> list[Point]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
-            columns = [c.strip() for c in reader.fieldnames or ()]
-            rows = [{(k or "").strip(): (v or "").strip() for k, v in row.items() if isinstance(v, str)} for row in reader]
+            columns = list(_spelt(dict.fromkeys(reader.fieldnames or (), "")))
+            rows = [_spelt({k or "": v.strip() for k, v in row.items() if isinstance(v, str)}) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise TraceError(f"cannot be read as a table ({error})", where=str(path), fix="Give a CSV file in UTF-8.") from None
-    missing = [c for c in ("model", "n_gpus", "metric", "value") if not any(a in columns for a in _ALIASES.get(c, (c,)))]
+    missing = [c for c in ("n_gpus", "metric", "value") if c not in columns]
     if missing:
         fix = "It needs the columns model, n_gpus, batch, metric, value, unit."
         raise TraceError(f"has no column {', '.join(missing)}", where=str(path), fix=fix)
     return [point for i, row in enumerate(rows, 2) if (point := _point(row, f"{path.name}:{i}")) is not None]
 
 
+def _spelt(row: Mapping[str, str]) -> dict[str, str]:
+    """A row under our names of columns; a column named as a figure (step_time_ms) is that figure."""
+    clean = {re.sub(r"\W+", "_", k.lower()).strip("_"): v for k, v in row.items()}
+    out = {_SPELT.get(name, name): value for name, value in clean.items()}
+    for name in [] if "metric" in out else list(out):
+        figure, _, unit = name.rpartition("_")
+        if name in (*_TIMES, *_ALL, *_ONE):
+            return out | {"metric": name, "value": out.pop(name)}
+        if figure in _TIMES and unit in _UNITS:
+            return out | {"metric": figure, "value": out.pop(name), "unit": unit}
+    return out
+
+
 def _point(row: Mapping[str, str], place: str) -> Point | None:
-    size, value, batch = _number(_first(row, "n_gpus")), _number(row.get("value", "")), _number(_first(row, "batch"))
+    size, value, batch = (_number(row.get(c, "")) for c in ("n_gpus", "value", "batch"))
     metric = row.get("metric", "").lower()
     if size is None or size < 1 or size != int(size) or value is None or value <= 0:
         return None
@@ -75,7 +80,7 @@ def _point(row: Mapping[str, str], place: str) -> Point | None:
         configuration["fsdp"] = "all"  # sharded over all data-parallel ranks: one layout at every size
     return Point(
         source=row.get("id") or place,
-        family=row.get("model", "") or place,
+        family=row.get("model", "") or "table",
         configuration=configuration,
         size=int(size),
         batch=batch,
@@ -97,10 +102,6 @@ def _time(metric: str, row: Mapping[str, str], value: float, size: float, batch:
     tokens = _number(row.get("seq_len", "")) if metric.startswith(("tps", "tokens")) else 1.0
     counted = batch is not None and tokens is not None and not metric.endswith(("tflops_per_gpu", "mfu"))
     return (work * (tokens or 1.0), not counted)
-
-
-def _first(row: Mapping[str, str], name: str) -> str:
-    return next((row[a] for a in _ALIASES[name] if row.get(a)), "")
 
 
 def _number(text: str) -> float | None:
