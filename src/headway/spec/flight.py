@@ -17,6 +17,7 @@ class FlightEntry:
 
     group: str
     text: str = ""  # the group's description
+    local: str = ""  # the number of the group in this process, as FlightStatus has it
     name: str  # as the library calls it, without the backend: all_reduce, "recv 3<-0"
     backend: str = ""
     number: int | None = None
@@ -87,6 +88,7 @@ class LastCollective:
     retired: bool | None
     inputs: tuple[tuple[int, ...], ...]
     created_ns: int | None
+    completed: int | None = None  # the last that this rank saw completed in the group, by its status
     frame: str = ""  # where it was called
 
 

@@ -78,6 +78,16 @@ def test_any_pickle_and_json_say_the_same(tmp_path: Path, protocol: int) -> None
     assert len(one.entries) == 2
 
 
+def test_json_of_torch_itself(tmp_path: Path) -> None:
+    """It has 0 where the pickle has None, and text where it has numbers."""
+    never = {"time_discovered_started_ns": 0, "time_discovered_completed_ns": 0, "state": "scheduled", "process_group": ["0", "default_pg"]}
+    status = {"0": {"last_completed_collective": "2", "last_enqueued_collective": "3", "last_started_collective": "-1"}}
+    (tmp_path / "rank_3.json").write_text(json.dumps(dump(entry(1, **never), pg_status=status, nccl_comm_state={})))
+    (log,) = read(tmp_path / "rank_3.json").flight
+    assert [(s.completed, s.enqueued, s.started) for s in log.status] == [(2, 3, None)]
+    assert [(e.started_ns, e.completed_ns, e.done) for e in log.entries] == [(None, None, False)]
+
+
 def test_rank_by_the_groups(tmp_path: Path) -> None:
     config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}, "5": {"name": "5", "desc": "tp", "ranks": [2]}}
     assert read(write(tmp_path / "file.pkl", dump(entry(1), pg_config=config))).flight[0].rank == 2
@@ -119,7 +129,7 @@ def test_shown(tmp_path: Path) -> None:
     print_breakdown(found, Console(file=out, width=100))
     for text in (" ".join(out.getvalue().split()), page(breakdown=found)):
         assert "all_reduce #3 entered by 2 of 3 ranks" in text
-        assert "not entered by rank 1 (last all_reduce #2)" in text
+        assert "not entered by rank 1 (last all_reduce #2, completed #2)" in text
         assert "#3 differs in size" in text
 
 

@@ -34,7 +34,8 @@ def groups(logs: Sequence[FlightLog]) -> tuple[GroupState, ...]:
             key = group.name, group.ranks or (next(iter(others)) if len(others) == 1 else ())
             entries[key][log.rank or 0].append(entry)
             text_of[key] = group.text or text_of.get(key, "")
-    found = [_state(key, text_of[key], by_rank, known) for key, by_rank in entries.items()]
+    completed = {(log.rank or 0, status.group): status.completed for log in placed for status in log.status}
+    found = [_state(key, text_of[key], by_rank, known, completed) for key, by_rank in entries.items()]
     return tuple(sorted(found, key=lambda s: (not s.behind, not s.silent, not s.differ, -len(s.ranks), s.text, s.group)))
 
 
@@ -73,10 +74,16 @@ def _group(entry: FlightEntry, told: Mapping[str, FlightGroup]) -> FlightGroup:
     return FlightGroup(name=entry.group, text=entry.text or (found.text if found else ""), ranks=found.ranks if found else ())
 
 
-def _state(key: Key, text: str, by_rank: Mapping[int, Sequence[FlightEntry]], known: Iterable[int | None]) -> GroupState:
+def _state(
+    key: Key,
+    text: str,
+    by_rank: Mapping[int, Sequence[FlightEntry]],
+    known: Iterable[int | None],
+    completed: Mapping[tuple[int, str], int | None],
+) -> GroupState:
     name, ranks = key
     collectives = {r: [e for e in es if not e.is_p2p and e.number is not None] for r, es in by_rank.items()}
-    last = tuple(_last(r, es) for r, es in sorted(collectives.items()) if es)
+    last = tuple(_last(r, es, completed) for r, es in sorted(collectives.items()) if es)
     furthest = max((one.number for one in last), default=0)
     members = ranks or tuple(sorted(by_rank))
     pending: dict[str, list[int]] = defaultdict(list)
@@ -97,7 +104,7 @@ def _state(key: Key, text: str, by_rank: Mapping[int, Sequence[FlightEntry]], kn
     )
 
 
-def _last(rank: int, entries: Sequence[FlightEntry]) -> LastCollective:
+def _last(rank: int, entries: Sequence[FlightEntry], completed: Mapping[tuple[int, str], int | None]) -> LastCollective:
     entry = max(entries, key=lambda e: e.number or 0)
     return LastCollective(
         rank=rank,
@@ -107,6 +114,7 @@ def _last(rank: int, entries: Sequence[FlightEntry]) -> LastCollective:
         retired=entry.retired,
         inputs=entry.inputs,
         created_ns=entry.created_ns,
+        completed=completed.get((rank, entry.local)),
         frame=entry.frames[0] if entry.frames else "",
     )
 
