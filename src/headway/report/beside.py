@@ -97,6 +97,10 @@ def flight_lines(state: GroupState) -> list[str]:
     if state.behind:
         behind = [one for one in state.last if one.rank in state.behind]
         lines.append(f"{name}: not entered by {', '.join(_last(one) for one in behind[:_RANKS])}")
+    if state.stuck:
+        stuck = [one for one in state.last if one.rank in state.stuck]
+        ranks = ", ".join(f"rank {one.rank} (#{one.oldest})" for one in stuck[:_RANKS])
+        lines.append(f"{name}: ended on other ranks, not on {ranks}")
     if state.silent:
         lines.append(f"{name}: no collective of it recorded by rank {_ranks(state.silent)}")
     if state.absent:

@@ -88,6 +88,7 @@ class LastCollective:
     retired: bool | None
     inputs: tuple[tuple[int, ...], ...]
     created_ns: int | None
+    oldest: int | None = None  # the first of the group that it recorded and did not see end; None where its library never says
     completed: int | None = None  # the last that this rank saw completed in the group, by its status
     frame: str = ""  # where it was called
 
@@ -101,6 +102,7 @@ class GroupState:
     ranks: tuple[int, ...]  # members; empty: unknown
     last: tuple[LastCollective, ...]  # in order of rank
     behind: tuple[int, ...]  # ranks that have not entered what another has entered
+    stuck: tuple[int, ...]  # ranks whose oldest collective without an end has ended on another: their device does not go on
     silent: tuple[int, ...]  # members whose dump has no collective of this group
     absent: tuple[int, ...]  # members without a dump
     differ: tuple[Mapping[str, Any], ...] = ()  # number, what (name, size, type), values: {value: ranks}

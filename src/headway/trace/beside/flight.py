@@ -36,7 +36,7 @@ def groups(logs: Sequence[FlightLog]) -> tuple[GroupState, ...]:
             text_of[key] = group.text or text_of.get(key, "")
     completed = {(log.rank or 0, status.group): status.completed for log in placed for status in log.status}
     found = [_state(key, text_of[key], by_rank, known, completed) for key, by_rank in entries.items()]
-    return tuple(sorted(found, key=lambda s: (not s.behind, not s.silent, not s.differ, -len(s.ranks), s.text, s.group)))
+    return tuple(sorted(found, key=lambda s: (not s.behind, not s.stuck, not s.silent, not s.differ, -len(s.ranks), s.text, s.group)))
 
 
 def health(logs: Sequence[FlightLog]) -> list[Health]:
@@ -97,11 +97,29 @@ def _state(
         ranks=ranks,
         last=last,
         behind=tuple(one.rank for one in last if one.number < furthest),
+        stuck=tuple(one.rank for one in last if _stuck(one, last)),
         silent=tuple(r for r in members if r in known and not collectives.get(r)) if last else (),
         absent=tuple(r for r in members if r not in known),
         differ=tuple(_differences(collectives)),
         pending={op: tuple(waiting) for op, waiting in pending.items() if waiting},
     )
+
+
+def _stuck(one: LastCollective, others: Sequence[LastCollective]) -> bool:
+    """Whether another rank entered this one's oldest collective without an end, and has it behind it.
+
+    A collective ends on one rank only after all have entered it, so what has ended there could end here.
+    """
+    mine = one.oldest
+    return mine is not None and any(o.number >= mine and o.oldest is not None and o.oldest > mine for o in others)
+
+
+def _oldest(entries: Sequence[FlightEntry]) -> int | None:
+    """The first collective without an end; the one after the last where all have ended. Gloo records no ends."""
+    if any(e.backend == "gloo" for e in entries):
+        return None
+    unfinished = [e.number for e in entries if e.number is not None and not e.done]
+    return min(unfinished) if unfinished else max(e.number or 0 for e in entries) + 1
 
 
 def _last(rank: int, entries: Sequence[FlightEntry], completed: Mapping[tuple[int, str], int | None]) -> LastCollective:
@@ -114,6 +132,7 @@ def _last(rank: int, entries: Sequence[FlightEntry], completed: Mapping[tuple[in
         retired=entry.retired,
         inputs=entry.inputs,
         created_ns=entry.created_ns,
+        oldest=_oldest(entries),
         completed=completed.get((rank, entry.local)),
         frame=entry.frames[0] if entry.frames else "",
     )
