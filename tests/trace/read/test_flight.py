@@ -218,8 +218,8 @@ def test_deep_sizes(tmp_path: Path) -> None:
 def test_sixteen_ranks(shared: Path, name: str, behind: set[int], stuck: set[int], silent: set[int]) -> None:
     """A fault was injected on two ranks (12 and 14; 9 and 14). The facts hold both; the verdict is not drawn here.
 
-    Of the first, torch's analyser names 2, 3, 6, 7, 10, 11, 1, 5, 9 and 15 as missing too: it takes messages between two ranks of a group for collectives
-    of all of it, and a rank that has finished a collective for one that has not entered it. It never names 14.
+    Of the first, torch's analyser names 1, 2, 3, 5, 6, 7, 9, 10, 11 and 15 as missing too: it takes messages between two ranks of a group
+    for collectives of all of it, and a rank that has finished a collective for one that has not entered it. It never names 14.
     """
     folder = shared / PICKLES / name
     found = explain([folder])

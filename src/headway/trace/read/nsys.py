@@ -61,6 +61,7 @@ def read(path: Path) -> Reading:
             fix = "Trace CUDA and NVTX while a step runs: nsys profile --trace=cuda,nvtx."
             raise TraceError("the export holds no spans", where=str(path), fix=fix)
         columns, owner, doubts = spans.columns()
+        listed = {_owner(row[0]) for row in database.rows("PROCESSES", "globalPid")}
         table = Table(
             **columns,
             source=str(path),
@@ -70,7 +71,9 @@ def read(path: Path) -> Reading:
         )
     if not len(table):
         raise TraceError("the export holds no spans with usable times", where=str(path), fix=FIX)
-    return Reading(source=str(path), tables=_processes(table, owner) if bound else split(table))  # older exports: by correlation ids
+    return Reading(
+        source=str(path), tables=_processes(table, owner, listed) if bound else split(table)
+    )  # older exports: by correlation ids
 
 
 def binary(path: Path) -> NoReturn:
@@ -195,11 +198,15 @@ def _copy(way: int, source: int, target: int) -> str:
 # ---- what the file says about itself ----
 
 
-def _processes(table: Table, owner: Ints) -> tuple[Table, ...]:
+def _processes(table: Table, owner: Ints, listed: set[int]) -> tuple[Table, ...]:
     """One table for each process that worked on a device; without any, for each with host rows.
 
-    Rows that do not say their process (damage) belong to the only one there is, or else are left out.
+    Rows that do not say their process, or one that is not listed and has no host rows (damage), belong to the only one there is, or
+    else are left out.
     """
+    if listed:
+        known = np.array(sorted({*listed, *owner[table.of(*HOST)].tolist()}), np.int64)
+        owner = np.where(np.isin(owner, known), owner, -1)
     working = distinct(owner[table.of(*DEVICE_WORK) & (owner >= 0)])
     chosen = working if len(working) else distinct(owner[table.of(*HOST) & (owner >= 0)])
     if len(chosen) < 2:
