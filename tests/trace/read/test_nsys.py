@@ -223,6 +223,16 @@ def test_copies(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_names_that_are_missing(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.sqlite", WORK)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TABLE StringIds")
+        db.commit()
+    found = explain([path])
+    assert found.ranks[0].steps[0].buckets["compute.other"] > 0
+    assert {h.what: h.count for h in found.health}["unnamed"] == 6
+
+
 def test_kernels_named_by_text(tmp_path: Path) -> None:
     schema = {**SCHEMA, "CUPTI_ACTIVITY_KIND_KERNEL": "start INTEGER, end INTEGER, name TEXT, demangledName TEXT"}
     rows = {**WORK, "CUPTI_ACTIVITY_KIND_KERNEL": []}

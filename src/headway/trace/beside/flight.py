@@ -97,7 +97,7 @@ def _state(
         ranks=ranks,
         last=last,
         behind=tuple(one.rank for one in last if one.number < furthest),
-        stuck=tuple(one.rank for one in last if _stuck(one, last)),
+        stuck=_stuck(last),
         silent=tuple(r for r in members if r in known and not collectives.get(r)) if last else (),
         absent=tuple(r for r in members if r not in known),
         differ=tuple(_differences(collectives)),
@@ -105,13 +105,13 @@ def _state(
     )
 
 
-def _stuck(one: LastCollective, others: Sequence[LastCollective]) -> bool:
-    """Whether another rank entered this one's oldest collective without an end, and has it behind it.
+def _stuck(last: Sequence[LastCollective]) -> tuple[int, ...]:
+    """Ranks whose oldest collective without an end is behind another rank.
 
     A collective ends on one rank only after all have entered it, so what has ended there could end here.
     """
-    mine = one.oldest
-    return mine is not None and any(o.number >= mine and o.oldest is not None and o.oldest > mine for o in others)
+    furthest = max((one.oldest for one in last if one.oldest is not None), default=0)
+    return tuple(one.rank for one in last if one.oldest is not None and one.oldest < furthest)
 
 
 def _oldest(entries: Sequence[FlightEntry]) -> int | None:

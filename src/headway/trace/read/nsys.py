@@ -61,6 +61,10 @@ def read(path: Path) -> Reading:
             fix = "Trace CUDA and NVTX while a step runs: nsys profile --trace=cuda,nvtx."
             raise TraceError("the export holds no spans", where=str(path), fix=fix)
         columns, owner, doubts = spans.columns()
+        unnamed = int((columns["name"] == spans.names["unnamed"]).sum()) if "unnamed" in spans.names else 0
+        if unnamed:
+            text = "calls and kernels whose name is missing in the export"
+            health.append(Health(what="unnamed", count=unnamed, affects="classes of kernels, causes of idle time", text=text))
         listed = {_owner(row[0]) for row in database.rows("PROCESSES", "globalPid")}
         table = Table(
             **columns,
@@ -71,9 +75,8 @@ def read(path: Path) -> Reading:
         )
     if not len(table):
         raise TraceError("the export holds no spans with usable times", where=str(path), fix=FIX)
-    return Reading(
-        source=str(path), tables=_processes(table, owner, listed) if bound else split(table)
-    )  # older exports: by correlation ids
+    found = _processes(table, owner, listed) if bound else split(table)  # exports without globalPid: by the ids of launches
+    return Reading(source=str(path), tables=found)
 
 
 def binary(path: Path) -> NoReturn:
@@ -152,9 +155,8 @@ def _device(database: Database, spans: Spans, text_of: dict[Any, str], health: l
         kernels = table.endswith("_KERNEL")
         raw = Codes()
         present = database.tables.get(table, frozenset())
-        names = next(((n,) for n in _KERNEL_NAMES if n in present), _KERNEL_NAMES)
         count = 0
-        for *columns, text in database.chunks(table, *_FIELDS, *more, (*names, *_KERNEL_NAMES) if kernels else ("no name",)):
+        for *columns, text in database.chunks(table, *_FIELDS, *more, _KERNEL_NAMES if kernels else ()):
             start, end = moments(columns[0]), moments(columns[1])
             device, stream, correlation, process, *extra = (whole(list(c)) for c in columns[2:])
             name = coded(text, raw) if kernels else _described(spans, table, extra, device)

@@ -40,7 +40,7 @@ _LAUNCHES: Final = re.compile(r"Enqueue|Launch")  # of the host events with a ru
 _CALL: Final = re.compile(r"^(cuda|cu|hip)[A-Z]\w+$")
 _NUMBERED: Final = re.compile(r"\(\d+\)$")  # jit_step(2433868464432466958)
 _PYTHON: Final = re.compile(r"^\$(\S+?):(\d+) (.*)")
-_REPLACED: Final = "�".encode()
+_REPLACED: Final = "\ufffd".encode()
 
 
 class Row(NamedTuple):
