@@ -21,21 +21,24 @@ def groups(logs: Sequence[FlightLog]) -> tuple[GroupState, ...]:
     """The state of every group that any rank recorded; those in which ranks stand apart first. Logs without a rank cannot be placed."""
     placed = [log for log in logs if log.rank is not None]
     known = {log.rank for log in placed}
-    entries: dict[Key, dict[int, list[FlightEntry]]] = defaultdict(lambda: defaultdict(list))
-    text_of: dict[Key, str] = {}
-    grouped = [[(entry, _group(entry, {g.name: g for g in log.groups})) for entry in log.entries] for log in placed]
-    members: dict[str, set[tuple[int, ...]]] = defaultdict(set)
-    for rows in grouped:
-        for _, group in rows:
-            members[group.name] |= {group.ranks} if group.ranks else set()
-    for log, rows in zip(placed, grouped, strict=True):
-        for entry, group in rows:
-            others = members[group.name]  # of one name may be several groups; where a dump does not say its own, the only one known
-            key = group.name, group.ranks or (next(iter(others)) if len(others) == 1 else ())
-            entries[key][log.rank or 0].append(entry)
-            text_of[key] = group.text or text_of.get(key, "")
+    named = [_named(log) for log in placed]
+    members: dict[str, set[tuple[int, ...]]] = defaultdict(set)  # of all groups of a name, as far as any dump says them
+    for mine in named:
+        for name, group in mine.items():
+            members[name] |= {group.ranks} if group.ranks else set()
+    code_of: dict[Key, int] = {}
+    entries: dict[int, dict[int, list[FlightEntry]]] = defaultdict(lambda: defaultdict(list))
+    text_of: dict[int, str] = {}
+    for log, mine in zip(placed, named, strict=True):
+        codes = {}
+        for name, group in mine.items():  # where a dump does not say who is in its group, it is the only one known of that name
+            only = next(iter(members[name])) if len(members[name]) == 1 else ()
+            codes[name] = code_of.setdefault((name, group.ranks or only), len(code_of))
+            text_of[codes[name]] = group.text or text_of.get(codes[name], "")
+        for entry in log.entries:
+            entries[codes[entry.group]][log.rank or 0].append(entry)
     completed = {(log.rank or 0, status.group): status.completed for log in placed for status in log.status}
-    found = [_state(key, text_of[key], by_rank, known, completed) for key, by_rank in entries.items()]
+    found = [_state(key, text_of[code], entries[code], known, completed) for key, code in code_of.items()]
     return tuple(sorted(found, key=lambda s: (not s.behind, not s.stuck, not s.silent, not s.differ, -len(s.ranks), s.text, s.group)))
 
 
@@ -67,11 +70,17 @@ def health(logs: Sequence[FlightLog]) -> list[Health]:
     return out
 
 
-def _group(entry: FlightEntry, told: Mapping[str, FlightGroup]) -> FlightGroup:
-    """The group of an entry. Where the file lists one group without a name (Gloo), it is that one."""
+def _named(log: FlightLog) -> dict[str, FlightGroup]:
+    """The groups of the entries of a log, by name. Where the file lists one group without a name (Gloo), it is that one."""
+    told = {g.name: g for g in log.groups}
     bare = told.get("") if len(told) == 1 else None
-    found = told.get(entry.group, bare)
-    return FlightGroup(name=entry.group, text=entry.text or (found.text if found else ""), ranks=found.ranks if found else ())
+    out: dict[str, FlightGroup] = {}
+    for entry in log.entries:
+        if entry.group not in out or (entry.text and not out[entry.group].text):
+            found = told.get(entry.group, bare)
+            text = entry.text or (found.text if found else "")
+            out[entry.group] = FlightGroup(name=entry.group, text=text, ranks=found.ranks if found else ())
+    return out
 
 
 def _state(
