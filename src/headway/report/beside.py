@@ -96,7 +96,11 @@ def flight_lines(state: GroupState) -> list[str]:
     lines = [f"{name}: {_furthest(state.last)}"] if state.last else []
     if state.behind:
         behind = [one for one in state.last if one.rank in state.behind]
-        lines.append(f"{name}: not entered by {', '.join(f'rank {one.rank} (last {one.name} #{one.number})' for one in behind[:_RANKS])}")
+        lines.append(f"{name}: not entered by {', '.join(_last(one) for one in behind[:_RANKS])}")
+    if state.stuck:
+        stuck = [one for one in state.last if one.rank in state.stuck]
+        ranks = ", ".join(f"rank {one.rank} (#{one.oldest})" for one in stuck[:_RANKS])
+        lines.append(f"{name}: ended on other ranks, not on {ranks}")
     if state.silent:
         lines.append(f"{name}: no collective of it recorded by rank {_ranks(state.silent)}")
     if state.absent:
@@ -108,6 +112,11 @@ def flight_lines(state: GroupState) -> list[str]:
         waits = ", ".join(f"{op} on rank {_ranks(ranks)}" for op, ranks in list(state.pending.items())[:_RANKS])
         lines.append(f"{name}: messages that are not over (numbers are places in the group): {waits}")
     return lines
+
+
+def _last(one: LastCollective) -> str:
+    ended = f", completed #{one.completed}" if one.completed is not None else ""
+    return f"rank {one.rank} (last {one.name} #{one.number}{ended})"
 
 
 def _furthest(last: Sequence[LastCollective]) -> str:

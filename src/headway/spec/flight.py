@@ -17,6 +17,7 @@ class FlightEntry:
 
     group: str
     text: str = ""  # the group's description
+    local: str = ""  # the number of the group in this process, as FlightStatus has it
     name: str  # as the library calls it, without the backend: all_reduce, "recv 3<-0"
     backend: str = ""
     number: int | None = None
@@ -87,6 +88,8 @@ class LastCollective:
     retired: bool | None
     inputs: tuple[tuple[int, ...], ...]
     created_ns: int | None
+    oldest: int | None = None  # the first of the group that it recorded and did not see end; None where its library never says
+    completed: int | None = None  # the last that this rank saw completed in the group, by its status
     frame: str = ""  # where it was called
 
 
@@ -99,6 +102,7 @@ class GroupState:
     ranks: tuple[int, ...]  # members; empty: unknown
     last: tuple[LastCollective, ...]  # in order of rank
     behind: tuple[int, ...]  # ranks that have not entered what another has entered
+    stuck: tuple[int, ...]  # ranks whose oldest collective without an end has ended on another: their device does not go on
     silent: tuple[int, ...]  # members whose dump has no collective of this group
     absent: tuple[int, ...]  # members without a dump
     differ: tuple[Mapping[str, Any], ...] = ()  # number, what (name, size, type), values: {value: ranks}

@@ -36,10 +36,10 @@ def attribute(work: Work, windows: Windows, host: Host, pieces: Pieces) -> tuple
     wall = np.diff(windows.edges)
     kernels = work.level < NUM_CLASSES
     place = windows.of_time(work.start)
+    num_kernels, unlinked = (np.bincount(place[(place >= 0) & chosen], minlength=num) for chosen in (kernels, ~work.linked))
     concurrency = _concurrency(work.start[kernels], work.end[kernels], windows.edges)
     out = []
     for k in range(num):
-        here = place == k
         step = StepBreakdown(
             step=windows.steps[k],
             start_ns=int(windows.edges[k]),
@@ -52,8 +52,8 @@ def attribute(work: Work, windows: Windows, host: Host, pieces: Pieces) -> tuple
             hidden_comm_by_axis_ns=hidden[k],
             comm=rows[k],
             concurrency=float(concurrency[k]),
-            num_kernels=int((here & kernels).sum()),
-            unlinked=int((here & ~work.linked).sum()),
+            num_kernels=int(num_kernels[k]),
+            unlinked=int(unlinked[k]),
         )
         step.check()
         out.append(step)

@@ -86,7 +86,11 @@ COLLECTIVES: Final = (
 KERNELS: Final = (
     # XLA: an op with its category and the operation of the program, as `read/xplane` names it
     Rule("gemm", r"\(.*dot_general\)$", ("fusion.12 (convolution fusion, dot_general)",)),
-    Rule("elementwise", r"\((non-fusion elementwise|loop fusion)(?!.*(reduce|argm|copy|transpose))", ("add_fusion.2 (loop fusion, add)",)),
+    Rule(
+        "elementwise",
+        r"(\((non-fusion elementwise|loop fusion)|^wrapped_)(?!.*(reduce|argm|copy|transpose|dot|conv))",
+        ("add_fusion.2 (loop fusion, add)", "wrapped_tanh"),
+    ),
     Rule(
         "copy",
         r"^%?copy(-start|-done)?(\.\d+)*( |$)|\(data formatting",

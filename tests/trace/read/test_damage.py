@@ -7,10 +7,15 @@ import pickle
 import random
 import time
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from headway.report.page import page
+from headway.report.terminal import print_breakdown
+from headway.spec.breakdown import to_json
 from headway.spec.errors import TraceError
 from headway.trace.explain import explain
 from tests.trace.drawing import events
@@ -106,5 +111,9 @@ def test_damaged_files(tmp_path: Path, name: str) -> None:
             for row in found.ranks:
                 for step in row.steps:
                     step.check()
+            json.dumps(to_json(found), allow_nan=False)
+            print_breakdown(found, Console(file=StringIO(), width=80))
+            if seed % 10 == 0:
+                page(breakdown=found)
         assert time.process_time() - begin < MOST_S, seed
     assert 0 < answers < NUM

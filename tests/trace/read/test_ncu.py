@@ -139,6 +139,11 @@ def test_locales(tmp_path: Path, values: tuple[str, str], expected: tuple[int, f
     assert found.dram_share == pytest.approx(expected[1])
 
 
+def test_redirected_by_powershell(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(long(LAUNCHES).encode("utf-16"))
+    assert len(read(tmp_path / "a.csv").counters) == 3
+
+
 # ---- joined to a trace ----
 
 

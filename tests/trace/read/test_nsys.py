@@ -117,6 +117,14 @@ def test_rows_without_a_process(tmp_path: Path) -> None:
     assert {h.what: h.count for h in both[0].health}["no_process"] == 1
 
 
+def test_process_that_is_damage(tmp_path: Path) -> None:
+    """A kernel of a process that the export does not list and that called nothing is no rank."""
+    schema = {**SCHEMA, "PROCESSES": "globalPid INTEGER, pid INTEGER, name TEXT"}
+    rows = {**tables(events(DRAWING), pid=7), "PROCESSES": [[process(7), 7, "python"]]}
+    rows["CUPTI_ACTIVITY_KIND_KERNEL"][0][5] ^= 1 << 40
+    assert len(read(write(tmp_path / "a.sqlite", rows, schema=schema)).tables) == 1
+
+
 def test_database_that_is_still_written(tmp_path: Path) -> None:
     path = write(tmp_path / "a.sqlite", tables(events(DRAWING)))
     with closing(sqlite3.connect(path)) as db:
@@ -215,6 +223,16 @@ def test_copies(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_names_that_are_missing(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.sqlite", WORK)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TABLE StringIds")
+        db.commit()
+    found = explain([path])
+    assert found.ranks[0].steps[0].buckets["compute.other"] > 0
+    assert {h.what: h.count for h in found.health}["unnamed"] == 6
+
+
 def test_kernels_named_by_text(tmp_path: Path) -> None:
     schema = {**SCHEMA, "CUPTI_ACTIVITY_KIND_KERNEL": "start INTEGER, end INTEGER, name TEXT, demangledName TEXT"}
     rows = {**WORK, "CUPTI_ACTIVITY_KIND_KERNEL": []}
@@ -293,6 +311,20 @@ def test_damaged_page_keeps_what_comes_before(tmp_path: Path) -> None:
     assert (np.diff(table.start) == 100).all()  # the first ones, none between left out
     assert "damaged_tables" in {h.what for h in table.health}
     assert explain([path]).summary["busy_share"] is None or "idle" in explain([path]).summary["withheld"]
+
+
+def test_cut_file_keeps_what_comes_before(tmp_path: Path) -> None:
+    rows = {"CUPTI_ACTIVITY_KIND_KERNEL": [[i * 100, i * 100 + 50, 0, 7, 0, process(7), "gemm", "gemm", None] for i in range(20_000)]}
+    path = write(tmp_path / "a.sqlite", rows)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    packed = tmp_path / "b.sqlite.gz"
+    packed.write_bytes(gzip.compress(whole)[:-30_000])
+    for cut in (path, packed):
+        table = read(cut).tables[0]
+        assert 1000 < len(table) < 20_000
+        assert (np.diff(table.start) == 100).all()
+        assert "damaged_tables" in {h.what for h in table.health}
 
 
 # ---- real files ----

@@ -160,6 +160,31 @@ def test_steps_of_devices(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_without_a_device_threads_are_one(tmp_path: Path) -> None:
+    """JAX on a CPU: ops with their module on threads of XLA; a loop that holds its body counts once."""
+    op = {"hlo_op": "while.5", "hlo_module": "jit_step"}
+    ops = [("while.5", 0, 900, op)] + [(n, b, 100, {**op, "hlo_op": n}) for n, b in (("dot.3", 100), ("wrapped_tanh", 300), ("dot.3", 500))]
+    other = [("dot.3", 350, 100, {**op, "hlo_op": "dot.3"})]
+    lines = {
+        "python": [("train", 0, 1000 * PS, {"step_num": 3})],
+        "tf_XLAPjRtCpuClient/7": [
+            (n, b * PS, d * PS, o) for n, b, d, o in [*ops, ("Execute (wait for completion)", 0, 900, {"run_id": 7})]
+        ],
+        "tf_XLAEigen/8": [(n, b * PS, d * PS, o) for n, b, d, o in other],
+    }
+    (row,) = explain([write(tmp_path / "a.xplane.pb", space(plane("/host:CPU", lines)))]).ranks
+    assert (row.device, [s.step for s in row.steps]) == ("cpu:0", [3])
+    heads = {k: v for k, v in row.steps[0].buckets.items() if k.startswith("compute")}
+    assert heads == {"compute.gemm": 300, "compute.elementwise": 50}
+
+
+def test_times_that_cannot_be(tmp_path: Path) -> None:
+    lines = {"XLA Ops": [("fusion", 0, 5 * PS, {}), ("fusion", 1 << 62, 1 << 62, {})]}
+    data = space(host(), plane("/device:TPU:0", lines, base_ns=1_000_000), plane("/device:TPU:1", lines, base_ns=(1 << 63) - 1))
+    found = explain([write(tmp_path / "a.xplane.pb", data)])
+    assert sum(s.buckets.get("compute.other", 0) for r in found.ranks for s in r.steps) == 5
+
+
 @pytest.mark.parametrize(
     ("name", "told"),
     [

@@ -21,21 +21,25 @@ def groups(logs: Sequence[FlightLog]) -> tuple[GroupState, ...]:
     """The state of every group that any rank recorded; those in which ranks stand apart first. Logs without a rank cannot be placed."""
     placed = [log for log in logs if log.rank is not None]
     known = {log.rank for log in placed}
-    entries: dict[Key, dict[int, list[FlightEntry]]] = defaultdict(lambda: defaultdict(list))
-    text_of: dict[Key, str] = {}
-    grouped = [[(entry, _group(entry, {g.name: g for g in log.groups})) for entry in log.entries] for log in placed]
-    members: dict[str, set[tuple[int, ...]]] = defaultdict(set)
-    for rows in grouped:
-        for _, group in rows:
-            members[group.name] |= {group.ranks} if group.ranks else set()
-    for log, rows in zip(placed, grouped, strict=True):
-        for entry, group in rows:
-            others = members[group.name]  # of one name may be several groups; where a dump does not say its own, the only one known
-            key = group.name, group.ranks or (next(iter(others)) if len(others) == 1 else ())
-            entries[key][log.rank or 0].append(entry)
-            text_of[key] = group.text or text_of.get(key, "")
-    found = [_state(key, text_of[key], by_rank, known) for key, by_rank in entries.items()]
-    return tuple(sorted(found, key=lambda s: (not s.behind, not s.silent, not s.differ, -len(s.ranks), s.text, s.group)))
+    named = [_named(log) for log in placed]
+    members: dict[str, set[tuple[int, ...]]] = defaultdict(set)  # of all groups of a name, as far as any dump says them
+    for mine in named:
+        for name, group in mine.items():
+            members[name] |= {group.ranks} if group.ranks else set()
+    code_of: dict[Key, int] = {}
+    entries: dict[int, dict[int, list[FlightEntry]]] = defaultdict(lambda: defaultdict(list))
+    text_of: dict[int, str] = {}
+    for log, mine in zip(placed, named, strict=True):
+        codes = {}
+        for name, group in mine.items():  # where a dump does not say who is in its group, it is the only one known of that name
+            only = next(iter(members[name])) if len(members[name]) == 1 else ()
+            codes[name] = code_of.setdefault((name, group.ranks or only), len(code_of))
+            text_of[codes[name]] = group.text or text_of.get(codes[name], "")
+        for entry in log.entries:
+            entries[codes[entry.group]][log.rank or 0].append(entry)
+    completed = {(log.rank or 0, status.group): status.completed for log in placed for status in log.status}
+    found = [_state(key, text_of[code], entries[code], known, completed) for key, code in code_of.items()]
+    return tuple(sorted(found, key=lambda s: (not s.behind, not s.stuck, not s.silent, not s.differ, -len(s.ranks), s.text, s.group)))
 
 
 def health(logs: Sequence[FlightLog]) -> list[Health]:
@@ -66,17 +70,29 @@ def health(logs: Sequence[FlightLog]) -> list[Health]:
     return out
 
 
-def _group(entry: FlightEntry, told: Mapping[str, FlightGroup]) -> FlightGroup:
-    """The group of an entry. Where the file lists one group without a name (Gloo), it is that one."""
+def _named(log: FlightLog) -> dict[str, FlightGroup]:
+    """The groups of the entries of a log, by name. Where the file lists one group without a name (Gloo), it is that one."""
+    told = {g.name: g for g in log.groups}
     bare = told.get("") if len(told) == 1 else None
-    found = told.get(entry.group, bare)
-    return FlightGroup(name=entry.group, text=entry.text or (found.text if found else ""), ranks=found.ranks if found else ())
+    out: dict[str, FlightGroup] = {}
+    for entry in log.entries:
+        if entry.group not in out or (entry.text and not out[entry.group].text):
+            found = told.get(entry.group, bare)
+            text = entry.text or (found.text if found else "")
+            out[entry.group] = FlightGroup(name=entry.group, text=text, ranks=found.ranks if found else ())
+    return out
 
 
-def _state(key: Key, text: str, by_rank: Mapping[int, Sequence[FlightEntry]], known: Iterable[int | None]) -> GroupState:
+def _state(
+    key: Key,
+    text: str,
+    by_rank: Mapping[int, Sequence[FlightEntry]],
+    known: Iterable[int | None],
+    completed: Mapping[tuple[int, str], int | None],
+) -> GroupState:
     name, ranks = key
     collectives = {r: [e for e in es if not e.is_p2p and e.number is not None] for r, es in by_rank.items()}
-    last = tuple(_last(r, es) for r, es in sorted(collectives.items()) if es)
+    last = tuple(_last(r, es, completed) for r, es in sorted(collectives.items()) if es)
     furthest = max((one.number for one in last), default=0)
     members = ranks or tuple(sorted(by_rank))
     pending: dict[str, list[int]] = defaultdict(list)
@@ -90,6 +106,7 @@ def _state(key: Key, text: str, by_rank: Mapping[int, Sequence[FlightEntry]], kn
         ranks=ranks,
         last=last,
         behind=tuple(one.rank for one in last if one.number < furthest),
+        stuck=_stuck(last),
         silent=tuple(r for r in members if r in known and not collectives.get(r)) if last else (),
         absent=tuple(r for r in members if r not in known),
         differ=tuple(_differences(collectives)),
@@ -97,7 +114,24 @@ def _state(key: Key, text: str, by_rank: Mapping[int, Sequence[FlightEntry]], kn
     )
 
 
-def _last(rank: int, entries: Sequence[FlightEntry]) -> LastCollective:
+def _stuck(last: Sequence[LastCollective]) -> tuple[int, ...]:
+    """Ranks whose oldest collective without an end is behind another rank.
+
+    A collective ends on one rank only after all have entered it, so what has ended there could end here.
+    """
+    furthest = max((one.oldest for one in last if one.oldest is not None), default=0)
+    return tuple(one.rank for one in last if one.oldest is not None and one.oldest < furthest)
+
+
+def _oldest(entries: Sequence[FlightEntry]) -> int | None:
+    """The first collective without an end; the one after the last where all have ended. Gloo records no ends."""
+    if any(e.backend == "gloo" for e in entries):
+        return None
+    unfinished = [e.number for e in entries if e.number is not None and not e.done]
+    return min(unfinished) if unfinished else max(e.number or 0 for e in entries) + 1
+
+
+def _last(rank: int, entries: Sequence[FlightEntry], completed: Mapping[tuple[int, str], int | None]) -> LastCollective:
     entry = max(entries, key=lambda e: e.number or 0)
     return LastCollective(
         rank=rank,
@@ -107,6 +141,8 @@ def _last(rank: int, entries: Sequence[FlightEntry]) -> LastCollective:
         retired=entry.retired,
         inputs=entry.inputs,
         created_ns=entry.created_ns,
+        oldest=_oldest(entries),
+        completed=completed.get((rank, entry.local)),
         frame=entry.frames[0] if entry.frames else "",
     )
 

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from headway.spec.errors import TraceError
@@ -87,7 +89,7 @@ class Database:
 @contextmanager
 def opened(path: Path) -> Iterator[Database]:
     """The database in `path` (gzip too). Raises TraceError if it is none or too damaged to list its tables."""
-    with on_disk(path) as local:
+    with on_disk(path) as there, _whole_pages(there) as local:
         uri = f"{local.resolve().as_uri()}?mode=ro&immutable=1"
         try:
             connection = sqlite3.connect(uri, uri=True)
@@ -96,7 +98,27 @@ def opened(path: Path) -> Iterator[Database]:
         with closing(connection):
             connection.text_factory = lambda data: data.decode("utf-8", "replace")
             connection.execute("PRAGMA trusted_schema = OFF")  # functions and virtual tables that a schema names are not run
+            connection.execute("PRAGMA writable_schema = ON")  # so a file whose end is missing opens; nothing is written in mode=ro
             yield Database(connection, path, local)
+
+
+@contextmanager
+def _whole_pages(path: Path) -> Iterator[Path]:
+    """`path`, or a copy without the piece of a page at its end: SQLite would fill that up with zeros and take them for rows."""
+    with path.open("rb") as file:
+        head = file.read(18)
+        size, page = path.stat().st_size, int.from_bytes(head[16:18], "big")
+        page = 65536 if page == 1 else page
+        if page < 512 or size % page == 0 or size < page:
+            yield path
+            return
+        with TemporaryDirectory(prefix="headway-") as folder:
+            copy = Path(folder) / "copy"
+            file.seek(0)
+            with copy.open("wb") as out:
+                shutil.copyfileobj(file, out)
+                out.truncate(size - size % page)
+            yield copy
 
 
 def _quoted(name: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from headway.spec.errors import TraceError
 from headway.spec.flight import FlightEntry, FlightGroup, FlightLog, FlightStatus
+from headway.trace.read.columns import as_whole
 from headway.trace.read.file import Reading
 from headway.trace.read.pickles import plain
 from headway.trace.read.source import load
@@ -87,8 +88,9 @@ def _ranks(said: Any) -> tuple[int, ...]:
 
 def _status(said: Any) -> tuple[FlightStatus, ...]:
     def number(row: Mapping[str, Any], key: str) -> int | None:
-        value = _whole(row.get(f"last_{key}_collective"))
-        return value if value is not None and value >= 0 else None
+        value = row.get(f"last_{key}_collective")
+        value = as_whole(value, -1)  # JSON has it as text
+        return value if value >= 0 else None
 
     rows = said.items() if isinstance(said, Mapping) else ()
     return tuple(
@@ -110,6 +112,7 @@ def _entry(row: Any) -> FlightEntry | None:
     return FlightEntry(
         group=str(named[0]),
         text=str(named[1]),
+        local=str(row.get("pg_id", "")),
         name=name if colon else backend,
         backend=backend if colon else "",
         number=_whole(row.get("collective_seq_id", row.get("seq_id"))),
@@ -123,8 +126,8 @@ def _entry(row: Any) -> FlightEntry | None:
         input_types=_listed(row.get("input_dtypes"), str),
         output_types=_listed(row.get("output_dtypes"), str),
         created_ns=_whole(row.get("time_created_ns")),
-        started_ns=_whole(row.get("time_discovered_started_ns")),
-        completed_ns=_whole(row.get("time_discovered_completed_ns")),
+        started_ns=_whole(row.get("time_discovered_started_ns")) or None,  # JSON has 0 for never
+        completed_ns=_whole(row.get("time_discovered_completed_ns")) or None,
         duration_ns=round(duration * 1e6) if timed else None,  # type: ignore[operator]
         timeout_ms=_whole(row.get("timeout_ms")),
         frames=_listed(row.get("frames"), _frame),

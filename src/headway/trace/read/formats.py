@@ -48,7 +48,8 @@ def is_flight(path: Path, first: bytes) -> bool:
 
 
 def is_ncu(path: Path, first: bytes) -> bool:
-    """A table of Nsight Compute: its header, or what it prints while it works."""
+    """A table of Nsight Compute: its header, or what it prints while it works. A redirection of PowerShell writes UTF-16."""
+    first = first[2:].replace(b"\0", b"") if first.startswith((b"\xff\xfe", b"\xfe\xff")) else first
     return not _JSON.match(first) and (_NCU.search(first) is not None or b"==PROF==" in first)
 
 

@@ -53,7 +53,7 @@ def binary(path: Path) -> NoReturn:
 def read(path: Path) -> Reading:
     """The launches in `path`. Raises TraceError if it has no table of kernels, or no launch in it."""
     data, _ = load(path)
-    text = data.decode("utf-8", "replace").replace("\0", "").lstrip("\ufeff")
+    text = data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8", "replace").replace("\0", "").lstrip("\ufeff")
     header, rows, other = _table(text, path)
     if not rows:
         raise TraceError("the export holds no kernels", where=str(path), fix="Profile at least one launch. " + FIX)

@@ -61,6 +61,11 @@ def read(path: Path) -> Reading:
             fix = "Trace CUDA and NVTX while a step runs: nsys profile --trace=cuda,nvtx."
             raise TraceError("the export holds no spans", where=str(path), fix=fix)
         columns, owner, doubts = spans.columns()
+        unnamed = int((columns["name"] == spans.names["unnamed"]).sum()) if "unnamed" in spans.names else 0
+        if unnamed:
+            text = "calls and kernels whose name is missing in the export"
+            health.append(Health(what="unnamed", count=unnamed, affects="classes of kernels, causes of idle time", text=text))
+        listed = {_owner(row[0]) for row in database.rows("PROCESSES", "globalPid")}
         table = Table(
             **columns,
             source=str(path),
@@ -70,7 +75,8 @@ def read(path: Path) -> Reading:
         )
     if not len(table):
         raise TraceError("the export holds no spans with usable times", where=str(path), fix=FIX)
-    return Reading(source=str(path), tables=_processes(table, owner) if bound else split(table))  # older exports: by correlation ids
+    found = _processes(table, owner, listed) if bound else split(table)  # exports without globalPid: by the ids of launches
+    return Reading(source=str(path), tables=found)
 
 
 def binary(path: Path) -> NoReturn:
@@ -149,9 +155,8 @@ def _device(database: Database, spans: Spans, text_of: dict[Any, str], health: l
         kernels = table.endswith("_KERNEL")
         raw = Codes()
         present = database.tables.get(table, frozenset())
-        names = next(((n,) for n in _KERNEL_NAMES if n in present), _KERNEL_NAMES)
         count = 0
-        for *columns, text in database.chunks(table, *_FIELDS, *more, (*names, *_KERNEL_NAMES) if kernels else ("no name",)):
+        for *columns, text in database.chunks(table, *_FIELDS, *more, _KERNEL_NAMES if kernels else ()):
             start, end = moments(columns[0]), moments(columns[1])
             device, stream, correlation, process, *extra = (whole(list(c)) for c in columns[2:])
             name = coded(text, raw) if kernels else _described(spans, table, extra, device)
@@ -195,11 +200,15 @@ def _copy(way: int, source: int, target: int) -> str:
 # ---- what the file says about itself ----
 
 
-def _processes(table: Table, owner: Ints) -> tuple[Table, ...]:
+def _processes(table: Table, owner: Ints, listed: set[int]) -> tuple[Table, ...]:
     """One table for each process that worked on a device; without any, for each with host rows.
 
-    Rows that do not say their process (damage) belong to the only one there is, or else are left out.
+    Rows that do not say their process, or one that is not listed and has no host rows (damage), belong to the only one there is, or
+    else are left out.
     """
+    if listed:
+        known = np.array(sorted({*listed, *owner[table.of(*HOST)].tolist()}), np.int64)
+        owner = np.where(np.isin(owner, known), owner, -1)
     working = distinct(owner[table.of(*DEVICE_WORK) & (owner >= 0)])
     chosen = working if len(working) else distinct(owner[table.of(*HOST) & (owner >= 0)])
     if len(chosen) < 2:

@@ -4,11 +4,13 @@ A GPU plane has a line a stream; its events are launched by host events with the
 (programs that run), a line of ops, in which a loop contains its body (only the innermost are work), and a line of asynchronous ops, from
 issue to completion (its collectives are work beside the compute, its copies none: they wait most of that time). A module is launched by
 the host event with its run id. Steps are marks of the host (step_num); without any, each device's own line of steps. Views that are
-made from other lines ("TensorFlow Ops", "Framework Name Scope", ...) are not read.
+made from other lines ("TensorFlow Ops", "Framework Name Scope", ...) are not read. Without events of devices, the ops that threads of
+the host ran are the work of one device, `cpu:0`.
 """
 
 from __future__ import annotations
 
+import gc
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -34,11 +36,11 @@ from headway.trace.table import DEVICE_WORK, Kind, Table
 FIX: Final = "Profile again, for example with jax.profiler.trace(FOLDER), and give its *.xplane.pb."
 _DEVICE: Final = re.compile(r"/device:(GPU|TPU):(\d{1,4})$")
 _STREAM: Final = re.compile(r"Stream #(\d+)|^(\d+)$")
-_LAUNCHES: Final = re.compile(r"Enqueue|Launch|Execut|Dispatch")  # of the host events with a run id: not those of completion
+_LAUNCHES: Final = re.compile(r"Enqueue|Launch")  # of the host events with a run id: not those of completion
 _CALL: Final = re.compile(r"^(cuda|cu|hip)[A-Z]\w+$")
 _NUMBERED: Final = re.compile(r"\(\d+\)$")  # jit_step(2433868464432466958)
 _PYTHON: Final = re.compile(r"^\$(\S+?):(\d+) (.*)")
-_REPLACED: Final = "�".encode()
+_REPLACED: Final = "\ufffd".encode()
 
 
 class Row(NamedTuple):
@@ -58,6 +60,16 @@ def read(path: Path) -> Reading:
     """The timeline in `path`. Raises TraceError if it is no XSpace or holds no events."""
     data, whole_file = load(path)
     loss = Loss()
+    on = gc.isenabled()
+    gc.disable()  # decoding allocates many objects and frees few: a collection would only walk them
+    try:
+        return _reading(path, data, whole_file, loss)
+    finally:
+        if on:
+            gc.enable()
+
+
+def _reading(path: Path, data: bytes, whole_file: bool, loss: Loss) -> Reading:
     found = list(planes(data, loss))
     if loss.count and data.count(_REPLACED) > len(data) // 50:
         what = "not an XSpace any more: its bytes went through a text converter (U+FFFD in place of what is no text)"
@@ -65,13 +77,14 @@ def read(path: Path) -> Reading:
     if not found:
         raise TraceError("not an XSpace: no plane in it", where=str(path), fix=FIX)
     all_planes = [plane for plane, _ in found]
-    rows = [row for plane in all_planes for row in _rows(plane)]
+    on_host = not any(_DEVICE.search(plane.name) and any(line.events for line in plane.lines) for plane in all_planes)
+    rows = [row for plane in all_planes for row in _rows(plane, on_host)]
     rows += _programs(all_planes, rows)
     steps = {} if any(row.kind == Kind.MARK and row.name.startswith(STEP_PREFIX) for row in rows) else _steps(all_planes)
     devices = sorted({row.device for row in rows if row.kind in DEVICE_WORK}) if steps else []
     shares = [[r for r in rows if r.device in (-1, d)] + steps.get(d, []) for d in devices] or [rows]
     health = _health(all_planes, loss, whole_file)
-    maker = "tpu" if any(":TPU:" in plane.name for plane in all_planes) else "cuda"
+    maker = "cpu" if on_host else "tpu" if any(":TPU:" in plane.name for plane in all_planes) else "cuda"
     tables = tuple(
         Table(**columns, source=str(path), maker=maker, host=found[0][1], health=(*health, *doubts))
         for columns, doubts in map(_columns, filter(None, shares))
@@ -104,11 +117,13 @@ def _columns(rows: Sequence[Row]) -> tuple[dict[str, Any], list[Health]]:
 # ---- rows ----
 
 
-def _rows(plane: Plane) -> Iterator[Row]:
+def _rows(plane: Plane, on_host: bool) -> Iterator[Row]:
+    """The rows of a plane; `on_host`: no device has events, so the ops of XLA run on threads of the host."""
     device = _DEVICE.search(plane.name)
     if device is None:
-        for line in plane.lines if plane.name.startswith("/host:") else ():
+        for number, line in enumerate(plane.lines if plane.name.startswith("/host:") else ()):
             yield from _host(plane, line)
+            yield from _threads(plane, line, number) if on_host else ()
     elif device[1] == "GPU":
         for line in plane.lines:
             stream = _STREAM.search(line.name)
@@ -132,7 +147,7 @@ def _host(plane: Plane, line: Line) -> Iterator[Row]:
         elif run[1] is not None and _LAUNCHES.search(name):
             yield Row(Kind.RUNTIME, e.start, e.end, name, track, link=run)
         elif stats.get("hlo_op"):
-            yield Row(Kind.OPERATOR, e.start, e.end, str(stats["hlo_op"]), track)
+            continue
         elif python := _PYTHON.match(name):
             yield Row(Kind.PYTHON, e.start, e.end, f"{python[1]}({python[2]}): {python[3]}", track)
         else:
@@ -146,6 +161,14 @@ def _stream(plane: Plane, line: Line, device: int, stream: int) -> Iterator[Row]
         kind = Kind.MEMCPY if name.lower().startswith("memcpy") else Kind.MEMSET if name.lower().startswith("memset") else Kind.KERNEL
         track = (plane.name, str(stream))
         yield Row(kind, e.start, e.end, name, track, device, stream, e.stats.get("correlation_id") or None)
+
+
+def _threads(plane: Plane, line: Line, number: int) -> Iterator[Row]:
+    """The ops that a thread runs, the innermost: where there is no device the threads of XLA are one, each a stream of it."""
+    ops = [e for e in line.events if e.stats.get("hlo_op")]
+    for e, leaf in zip(ops, _innermost(ops).tolist(), strict=True):
+        kind = Kind.KERNEL if leaf else Kind.DEVICE_MARK
+        yield Row(kind, e.start, e.end, str(e.stats["hlo_op"]), (plane.name, f"XLA {number}"), 0, number)
 
 
 def _tpu(plane: Plane, device: int) -> Iterator[Row]:
@@ -225,7 +248,7 @@ def _health(found: Sequence[Plane], loss: Loss, whole_file: bool) -> list[Health
         out.append(Health(what="damaged_messages", count=max(1, loss.count), affects="everything", text=text, withholds=("idle",)))
     aggregated = sum(line.lost for plane in found for line in plane.lines)
     if aggregated and not loss.count:
-        text = "events without a place in time (sums of many) are left out"
+        text = "events without a place in time (sums of many, or times that cannot be) are left out"
         out.append(Health(what="aggregated_events", count=aggregated, affects="compute and idle time", text=text))
     kinds = Counter(plane.name for plane in found if plane.name.startswith("/device:") and not _DEVICE.search(plane.name))
     if kinds:

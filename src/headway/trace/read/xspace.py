@@ -21,6 +21,8 @@ WANTED: Final = frozenset(
     ("correlation_id", "run_id", "device_ordinal", "step_num", "step_name", "group_id", "hlo_op", "hlo_category", "tf_op", "hlo_module")
 )  # stats that are used; the others are not decoded
 
+_MOST_NS: Final = 1 << 62
+
 
 @dataclass(frozen=True)
 class Named:
@@ -43,7 +45,7 @@ class Event:
 
 @dataclass
 class Line:
-    """A line of a plane: a stream, a thread, or a view made from others. `lost`: events without a time, or cut."""
+    """A line of a plane: a stream, a thread, or a view made from others. `lost`: events without a time that can be, or cut."""
 
     identity: int
     name: str
@@ -118,7 +120,11 @@ def _line(data: bytes, told: Mapping[int, Named], wanted: set[int], stat_names: 
         if loss.count > before or aggregated:
             line.lost += 1
             continue
-        line.events.append(Event(base + offset // 1000, base + (offset + length) // 1000, told.get(key, unnamed), stats))
+        start, end = base + offset // 1000, base + (offset + length) // 1000
+        if max(abs(start), abs(end)) >= _MOST_NS:
+            line.lost += 1
+            continue
+        line.events.append(Event(start, end, told.get(key, unnamed), stats))
     return line
 
 
