@@ -8,7 +8,7 @@ from typing import Final
 
 from headway.report import format as fmt
 from headway.report.diff import VERDICTS, headline, kernel_place, kernel_word, plain, side_text
-from headway.report.document import Section, document, scrolled, section, table_of, write
+from headway.report.document import Section, document, facts_of, scrolled, section, table_of, write
 from headway.report.markup import Html, breakable, tag
 from headway.spec.diff import Change, Diff, KernelChange
 
@@ -34,7 +34,7 @@ def diff_page(d: Diff) -> str:
     ]
     facts = {"A": side_text(d.a), "B": side_text(d.b)}
     footer = "Written by Headway. Buckets, phases, kernels and memory each add up to the difference, exactly."
-    return document("What changed from A to B", facts, sections, footer=footer)
+    return document("What changed from A to B", sections, facts=facts_of(facts), last=(tag("footer", tag("p", footer)),))
 
 
 def _doubts(d: Diff) -> Html | None:

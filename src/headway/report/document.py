@@ -1,4 +1,4 @@
-"""The frame of a page that compares: head, title, sections; one self-contained file, written at once or not at all."""
+"""The frame of every page: head, title, sections; one self-contained file, written at once or not at all."""
 
 from __future__ import annotations
 
@@ -11,40 +11,46 @@ from headway.report.markup import Html, tag
 from headway.report.style import CSS
 from headway.spec.errors import RunError
 
-POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"  # no script at all
-_MORE: Final = """
-td.fall { width: 34%; min-width: 110px; padding: .2rem 0; } td.fall svg { display: block; width: 100%; height: 14px; overflow: visible; }
-.zero { stroke: var(--line); vector-effect: non-scaling-stroke; } .up { fill: #b0444f; } .down { fill: #12857d; } .level { fill: #8d949e; }
-.faint { opacity: .4; } td.text { overflow-wrap: anywhere; } .plot circle { vector-effect: non-scaling-stroke; }
-.ideal { fill: none; stroke: var(--soft); stroke-dasharray: 5 4; vector-effect: non-scaling-stroke; }
-.dot { stroke-width: 7; stroke-linecap: round; fill: none; vector-effect: non-scaling-stroke; }
-"""
-
-LINKS: Final = 9  # of the bar at the top; a page with more sections has a table of them
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+SCRIPTS: Final = "; script-src 'unsafe-inline'"
+LINKS: Final = 14  # of the bar at the top; a page with more sections has a table of them
 
 Section = tuple[str, str, Html | None]  # id, name, markup
 
 
-def document(title: str, facts: Mapping[str, str], sections: Sequence[Section], *, footer: str) -> str:
-    """The page as text; sections that are None are left out."""
+def document(
+    title: str,
+    sections: Sequence[Section],
+    *,
+    facts: Html | None = None,
+    first: Html | None = None,
+    last: Sequence[Html] = (),
+    scripts: Sequence[Html] = (),
+) -> str:
+    """The page as text: heading and `facts`, a bar of links, `first`, the sections that are not None, `last`, `scripts`."""
     shown = [(key, name, part) for key, name, part in sections if part is not None]
-    nav = tag("nav", tag("div", *(tag("a", name, href=f"#{key}") for key, name, _ in shown[:LINKS])), aria_label="Sections")
-    listed = tag("dl", *(tag("div", tag("dt", k), tag("dd", v)) for k, v in facts.items() if v), class_="facts")
+    links = tag("div", *(tag("a", name, href=f"#{key}") for key, name, _ in shown[:LINKS]))
     body = tag(
         "body",
-        tag("header", tag("div", tag("h1", title), listed), class_="top"),
-        nav,
-        tag("main", *(part for _, _, part in shown), tag("footer", tag("p", footer))),
+        tag("header", tag("div", tag("h1", title), facts), class_="top"),
+        tag("nav", links, aria_label="Sections") if shown else None,
+        tag("main", first, *(part for _, _, part in shown), *last),
+        *scripts,
     )
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY + (SCRIPTS if scripts else "")),
         tag("title", title),
-        tag("style", Html(CSS + _MORE)),
+        tag("style", Html(CSS)),
     )
     return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
+
+
+def facts_of(facts: Mapping[str, object]) -> Html:
+    """What ran where, in one or two lines; what is not known is left out."""
+    return tag("dl", *(tag("div", tag("dt", k), tag("dd", v)) for k, v in facts.items() if v not in (None, "")), class_="facts")
 
 
 def section(identity: str, title: str, *children: object) -> Html:
@@ -64,7 +70,7 @@ def table_of(heads: Sequence[str], rows: Sequence[Html], *, words: int = 1, tota
 
 
 def write(path: str | os.PathLike[str], text: str) -> None:
-    """Raises RunError if the file cannot be written."""
+    """Write a page, all of it or nothing. Raises RunError if the file cannot be written."""
     target = output.target(path)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:

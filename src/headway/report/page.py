@@ -8,10 +8,9 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from headway.report import format as fmt
-from headway.report import output
 from headway.report.account import (
     communication_section,
     findings_section,
@@ -22,6 +21,7 @@ from headway.report.account import (
 )
 from headway.report.beside import beside_section
 from headway.report.curve import Curve, curves
+from headway.report.document import Section, document, facts_of, write
 from headway.report.kernels import cliff_section, kernel_section
 from headway.report.markup import Html, script_json, tag
 from headway.report.memory import memory_section
@@ -29,14 +29,10 @@ from headway.report.peers import peers_section
 from headway.report.rows import KINDS, headline
 from headway.report.script import JS
 from headway.report.series import heat, series
-from headway.report.style import CSS
 from headway.report.svg import curve_data, figure
 from headway.report.timeline import lanes, timeline_section
 from headway.spec.breakdown import Breakdown
-from headway.spec.errors import RunError
 from headway.trace.timeline import Timeline
-
-POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
 def write_page(
@@ -53,19 +49,7 @@ def write_page(
 
     Raises RunError if the file cannot be written.
     """
-    text = page(breakdown=breakdown, timelines=timelines, run=run, logs=logs, samples_png=samples_png, title=title)
-    target = output.target(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, target)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise RunError(
-            f"the page cannot be written: {error.strerror or error}",
-            where=str(target),
-            fix="Name a file in a folder that exists and is writable.",
-        ) from error
+    write(path, page(breakdown=breakdown, timelines=timelines, run=run, logs=logs, samples_png=samples_png, title=title))
 
 
 def page(
@@ -85,7 +69,7 @@ def page(
     drawn = lanes(timelines)
     lines = curves(logs)
     title = title or str(_at(run, "spec", "name") or "") or "Where the time goes"
-    sections: list[tuple[str, str, Html | None]] = [
+    sections: list[Section] = [
         ("health", "Health", health_section(b)),
         ("findings", "Findings", findings_section(b, parts)),
         ("time", "Time", time_section(b, parts, views)),
@@ -101,26 +85,16 @@ def page(
         ("samples", "Samples", _samples(samples_png)),
         ("settings", "Settings", _settings(run)),
     ]
-    shown = [(key, name, section) for key, name, section in sections if section is not None]
-    nav = tag("nav", tag("div", *(tag("a", name, href=f"#{key}") for key, name, _ in shown)), aria_label="Sections") if shown else None
     data = {"time": views, "timeline": drawn, "heat": grid, "curves": [curve_data(c) for c in lines]}
-    body = tag(
-        "body",
-        tag("header", tag("div", tag("h1", title), _facts(run)), class_="top"),
-        nav,
-        tag("main", _tiles(b, lines), *(section for _, _, section in shown), *_nothing(shown), _footer(b)),
-        script_json(data, identity="data"),
-        tag("script", Html(JS)),
+    nothing = [tag("section", tag("p", "No steps and no log: nothing to show yet."))] if all(s is None for *_, s in sections) else []
+    return document(
+        title,
+        sections,
+        facts=_facts(run),
+        first=_tiles(b, lines),
+        last=(*nothing, _footer(b)),
+        scripts=(script_json(data, identity="data"), tag("script", Html(JS))),
     )
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        tag("title", title),
-        tag("style", Html(CSS)),
-    )
-    return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
 
 
 def _facts(run: Mapping[str, Any] | None) -> Html | None:
@@ -142,7 +116,7 @@ def _facts(run: Mapping[str, Any] | None) -> Html | None:
         "peak": _peak(run),
         "git": _at(run, "info", "git"),
     } | dict(_at(run, "info", "versions") or {})
-    return tag("dl", *(tag("div", tag("dt", k), tag("dd", v)) for k, v in facts.items() if v not in (None, "")), class_="facts")
+    return facts_of(facts)
 
 
 def _peak(run: Mapping[str, Any]) -> str | None:
@@ -195,10 +169,6 @@ def _settings(run: Mapping[str, Any] | None) -> Html | None:
     rows = [tag("tr", tag("td", tag("span", k, class_="name")), tag("td", v)) for k, v in fields.items()]
     table = tag("div", tag("table", tag("tbody", *rows)), class_="scroll", tabindex="0", role="group", aria_label="Settings")
     return tag("section", tag("h2", "Settings"), tag("details", tag("summary", f"{len(fields)} fields"), table), id="settings")
-
-
-def _nothing(shown: Sequence[object]) -> list[Html]:
-    return [] if shown else [tag("section", tag("p", "No steps and no log: nothing to show yet."))]
 
 
 def _footer(b: Breakdown) -> Html:

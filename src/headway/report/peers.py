@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from headway.report import format as fmt
+from headway.report.document import scrolled
 from headway.report.markup import Html, tag
 from headway.report.sheet import Sheet
 from headway.spec.breakdown import Breakdown, RankBreakdown
@@ -123,14 +124,10 @@ def peers_section(b: Breakdown) -> Html | None:
 
 def _table(label: str, heads: Sequence[str], rows: Sequence[Sequence[object]], words: int) -> Html:
     """A table whose first and last `words` columns are text and whose others are numbers."""
-
-    def number(i: int) -> str | None:
-        return None if i == 0 or i >= len(heads) - words else "num"
-
-    head = tag("tr", *(tag("th", h, class_=number(i)) for i, h in enumerate(heads)))
-    body = [tag("tr", *(tag("td", cell, class_=number(i)) for i, cell in enumerate(row))) for row in rows]
-    table = tag("table", tag("thead", head), tag("tbody", *body))
-    return tag("div", table, class_="scroll", tabindex="0", role="group", aria_label=label)
+    text = {0, *range(len(heads) - words, len(heads))}
+    body = [tag("tr", *(tag("td", cell, class_=None if i in text else "num") for i, cell in enumerate(row))) for row in rows]
+    head = tag("tr", *(tag("th", h, class_=None if i in text else "num") for i, h in enumerate(heads)))
+    return scrolled(tag("table", tag("thead", head), tag("tbody", *body)), label)
 
 
 def _late_table(rows: Sequence[Mapping[str, Any]], steps: int) -> Html | None:

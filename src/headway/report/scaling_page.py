@@ -9,7 +9,7 @@ from typing import Final
 
 from headway.report import format as fmt
 from headway.report.colour import HEAD_COLOURS, LINES, OTHER
-from headway.report.document import Section, document, scrolled, section, table_of, write
+from headway.report.document import Section, document, facts_of, scrolled, section, table_of, write
 from headway.report.markup import Html, tag
 from headway.report.scaling import extent, heads_of, law_text, rate_text, said, shown_rungs, time_text
 from headway.spec.scaling import Ladder, Scaling
@@ -35,7 +35,7 @@ def scaling_page(s: Scaling) -> str:
     sizes = sorted({r.size for ladder in s.ladders for r in ladder.rungs})
     facts = {"ladders": str(len(s.ladders)), "devices": f"{sizes[0]:,} to {sizes[-1]:,}"}
     footer = "Written by Headway. Efficiency: throughput of a device against that of the smallest size. Bands hold a measurement with 95 %."
-    return document("How it scales", facts, sections, footer=footer)
+    return document("How it scales", sections, facts=facts_of(facts), last=(tag("footer", tag("p", footer)),))
 
 
 def _overview(s: Scaling) -> Html:

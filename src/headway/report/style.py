@@ -123,6 +123,11 @@ button { font: inherit; font-size: .9rem; color: inherit; background: var(--card
   padding: .2rem .7rem; cursor: pointer; }
 .samples { max-width: 100%; height: auto; display: block; border-radius: 6px; image-rendering: pixelated; }
 footer { color: var(--soft); font-size: .84rem; padding: 4px 0 40px; }
+td.fall { width: 34%; min-width: 110px; padding: .2rem 0; } td.fall svg { display: block; width: 100%; height: 14px; overflow: visible; }
+.zero { stroke: var(--line); vector-effect: non-scaling-stroke; } .up { fill: #b0444f; } .down { fill: #12857d; } .level { fill: #8d949e; }
+.faint { opacity: .4; } td.text { overflow-wrap: anywhere; } .plot circle { vector-effect: non-scaling-stroke; }
+.ideal { fill: none; stroke: var(--soft); stroke-dasharray: 5 4; vector-effect: non-scaling-stroke; }
+.dot { stroke-width: 7; stroke-linecap: round; fill: none; vector-effect: non-scaling-stroke; }
 @media (max-width: 640px) {
   main, .top > div, nav div { padding-left: 14px; padding-right: 14px; }
   section { padding: 14px; }
