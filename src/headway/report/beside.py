@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headway.report import format as fmt
-from headway.report.markup import Html, tag
+from headway.report.markup import Html, breakable, tag
 from headway.report.sheet import Sheet
 from headway.spec.breakdown import Breakdown
 from headway.spec.counters import KernelCounters
@@ -44,7 +44,7 @@ def beside_section(b: Breakdown) -> Html | None:
     found = sections(b)
     if not found:
         return None
-    blocks = [tag("div", tag("h3", title), tag("ul", *(tag("li", line) for line in lines))) for title, lines in found]
+    blocks = [tag("div", tag("h3", title), tag("ul", *(tag("li", breakable(line)) for line in lines))) for title, lines in found]
     return tag("section", tag("h2", "Beside the timeline"), *blocks, id="beside")
 
 

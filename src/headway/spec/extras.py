@@ -16,6 +16,7 @@ EXTRAS: Final = {  # import name -> extra
     "transformers": "models",
     "pyarrow": "robot",
     "av": "robot",
+    "fsspec": "remote",
     "ray": "ray",
 }
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from headway.report.page import page
+from headway.spec.breakdown import to_json
+from headway.trace.explain import explain
 from headway.trace.read.file import READERS, known
 from headway.trace.read.source import head
 from tests.trace.drawing import events
@@ -60,6 +63,22 @@ def test_content_decides(tmp_path: Path, ending: str) -> None:
 def test_words_of_others_inside_a_trace(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.json").write_text(text)
     assert reader(tmp_path / "a.json") == KINETO
+
+
+def test_all_at_once(tmp_path: Path) -> None:
+    """A folder of every kind: one answer, the same from a pool of processes, and every section of it is there."""
+    data = samples(tmp_path)
+    (tmp_path / "x").unlink()
+    names = {NSYS: "report", XPLANE: "jax.xplane.pb", FLIGHT: "_dump_0", NCU: "kernels.csv", NCCL: "nccl.log", KINETO: "rank7.json"}
+    for kind, body in data.items():
+        (tmp_path / names[kind]).write_bytes(body)
+    found = explain([tmp_path])
+    assert sorted(Path(r.source).name for r in found.ranks) == ["jax.xplane.pb", "rank7.json", "report"]
+    one = to_json(found)
+    assert {"flight", "nccl", "counters"} <= one.keys()
+    assert to_json(explain([tmp_path], workers=2)) == one
+    for text in ("flight recorders", "NCCL", "Nsight Compute"):
+        assert text in page(breakdown=found)
 
 
 def test_real_files(shared: Path) -> None:
