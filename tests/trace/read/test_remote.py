@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from headway.spec.errors import TraceError
+from headway.trace.diff.diff import diff
 from headway.trace.explain import explain
 from headway.trace.read.remote import Remote, path_of, paths_of
 from headway.trace.read.source import blocks
+from headway.trace.scaling.scale import scale
 from tests.trace.drawing import draw, events
 from tests.trace.read import nsys_file
 from tests.trace.read.test_flight import job
@@ -186,3 +188,17 @@ def test_over_http(tmp_path: Path) -> None:
         server.shutdown()
         server.server_close()
     assert steps(found) == steps(explain([tmp_path]))
+
+
+def test_what_compares_reads_remote_paths_too(tmp_path: Path, memory: Any) -> None:
+    upload(memory, two_ranks(tmp_path), "/runs/a")
+    found = diff("memory://runs/a/rank0.json", tmp_path / "rank0.json")
+    assert found.step.delta == 0 and found.busy is not None and found.busy.delta == 0
+    with pytest.raises(TraceError, match="A and B are the same"):
+        diff("memory://runs/a", "memory://runs/a")
+    rows = "".join(f"dit,{8 << i},{64 << i},step_time,{1 + 0.05 * i}\n" for i in range(4))
+    memory.pipe_file("/t/a.csv", ("model,n_gpus,batch,metric,value\n" + rows).encode())
+    (ladder,) = scale(["memory://t/a.csv"]).ladders
+    assert [r.size for r in ladder.rungs] == [8, 16, 32, 64]
+    with pytest.raises(TraceError, match="is given twice"):
+        scale(["memory://t/a.csv"], sheets=["memory://t/a.csv"])

@@ -18,6 +18,7 @@ from headway.trace.diff.steps import CONFIDENCE, Steps, change, mean_interval, t
 from headway.trace.explain import explain
 from headway.trace.fleet.engine import Engine, Watch, unwatched
 from headway.trace.gather import Input, gather
+from headway.trace.read.remote import path_of, place_of
 
 _WORTH = 0.005  # of a step: the least change of a part that is worth a word
 _SERIOUS = 4  # doubts of one side that are repeated; the rest is in headway explain
@@ -28,8 +29,8 @@ def diff(a: str | Path, b: str | Path, *, engine: Engine = "local", workers: int
 
     Raises TraceError if both are the same, one cannot be read, or one has no steps.
     """
-    one, other = Path(a), Path(b)
-    if one.exists() and other.exists() and one.samefile(other):
+    one, other = path_of(a), path_of(b)
+    if place_of(one) == place_of(other):
         raise TraceError("A and B are the same", where=str(a), fix="Name two runs, traces or folders of traces.")
     sides = [gather([p]) for p in (one, other)]
     found = [explain([p], engine=engine, workers=workers, watch=watch) for p in (one, other)]
@@ -58,7 +59,7 @@ def between(a: Breakdown, b: Breakdown, given_a: Input, given_b: Input, *, paths
     both = bool(split and plain_a.rows and plain_b.rows)
     run = _total("run", plain_a, plain_b) if both else None
     parts, total, devices, said = told.memory(a, b)
-    judged, ways = quality(Path(paths[0]), Path(paths[1]))
+    judged, ways = quality(path_of(paths[0]), path_of(paths[1]))
     rows, time, overlap, busy = compare(uses(a), uses(b)) if split else ((), None, None, None)
     side_a, side_b = _side(a, given_a, steps_a, paths[0]), _side(b, given_b, steps_b, paths[1])
     needed = None

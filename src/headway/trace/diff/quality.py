@@ -26,9 +26,10 @@ def quality(a: Path, b: Path) -> tuple[tuple[Quality, ...], list[str]]:
 
 
 def _judged(path: Path) -> dict[str, Any]:
+    """The judgement of a run folder; nothing if it was not judged, or not to the end."""
     try:
-        data = json.loads((path / "evaluate.json").read_bytes())
-    except (OSError, ValueError):  # not judged, or not to the end
+        data = json.loads((path / "evaluate.json").read_bytes()) if path.is_dir() else {}
+    except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 

@@ -39,6 +39,11 @@ def path_of(given: str | Path) -> Path:
     return cast(Path, Remote(given.rstrip("/")))
 
 
+def place_of(path: Path) -> str:
+    """What tells whether two paths are one: the address, or the path without links and dots."""
+    return str(path) if is_remote(path) else str(path.resolve())
+
+
 def paths_of(given: str | Path) -> list[Path]:
     """`path_of`, where a remote path with * ? [ stands for all that fit it. Raises TraceError if none does."""
     path: Any = path_of(given)

@@ -12,6 +12,7 @@ from headway.spec.scaling import Fitted, Kind, Ladder, Point, Prediction, Rung, 
 from headway.stats.difference import apportion
 from headway.stats.student import t_critical
 from headway.trace.fleet.engine import Engine, Watch, unwatched
+from headway.trace.read.remote import path_of, place_of
 from headway.trace.scaling.ladder import Group, ladders
 from headway.trace.scaling.law import LEAST_SIZES, NOISE, Law, fit, names_of
 from headway.trace.scaling.measured import measure
@@ -44,14 +45,14 @@ def scale(
 
     Raises TraceError if a path is given twice or cannot be read, or if no configuration is there at two sizes.
     """
-    found = [Path(p) for p in paths]
-    tables = [*map(Path, sheets), *(p for p in found if p.suffix.lower() == ".csv")]
-    runs = [p for p in found if p.suffix.lower() != ".csv"]
+    found = [path_of(p) for p in paths]
+    tables = [*map(path_of, sheets), *(p for p in found if p.name.lower().endswith(".csv"))]
+    runs = [p for p in found if not p.name.lower().endswith(".csv")]
     if not tables and not runs:
         raise TraceError("no path given", fix="Name the runs, traces or tables of several sizes.")
-    seen = [p.resolve() for p in (*runs, *tables)]
+    seen = [place_of(p) for p in (*runs, *tables)]
     if twice := next((p for i, p in enumerate(seen) if p in seen[:i]), None):
-        raise TraceError("is given twice", where=str(twice), fix="Name each size once.")
+        raise TraceError("is given twice", where=twice, fix="Name each size once.")
     points = [p for table in tables for p in read_sheet(table)]
     points += [measure(p, engine=engine, workers=workers, watch=watch) for p in runs]
     return of_points(points, kind=kind, where=str((*runs, *tables)[0]))

@@ -13,6 +13,7 @@ where that cannot be counted in seconds (TFLOP/s, MFU), times are relative to th
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 from collections.abc import Mapping
@@ -40,7 +41,7 @@ _NOT_CONFIGURATION: Final = frozenset(("id", "n_gpus", "batch", "micro_batch", "
 def read_sheet(path: Path) -> list[Point]:
     """All rows whose figure is known. Raises TraceError if the file cannot be read, or lacks a column that is needed."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with io.TextIOWrapper(path.open("rb"), encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             columns = list(_spelt(dict.fromkeys(reader.fieldnames or (), "")))
             rows = [_spelt({k or "": v.strip() for k, v in row.items() if isinstance(v, str)}) for row in reader]
