@@ -10,6 +10,10 @@ as ranges, so each nanosecond of them can be looked up:
 What a slow rank does to the other one has no range there. It is what delayed steps have more than the steps beside them:
 
     share = mean over delayed steps of (the bucket in the step - its mean in the two steps beside it) / planted
+
+Where the planted delay is all there is of its bucket, what the first finding promises is held against what a step without the delay takes:
+
+    predicted = recoverable time of the first finding;  measured = (delayed steps - the steps beside them) x delayed steps / steps
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ import numpy as np
 import torch
 
 from headway.runtime import folder
-from headway.spec.breakdown import RankBreakdown
+from headway.spec.breakdown import Breakdown, RankBreakdown
 from headway.spec.event import PHASES
 from headway.study import runs
 from headway.trace.explain import account
@@ -50,14 +54,15 @@ class Case:
     bucket: str
     phase: str
     rank: int = 0
+    alone: bool = False  # the bucket holds next to nothing else
     fields: tuple[tuple[str, str], ...] = ()
 
 
 CASES: Final = (
-    Case(name="slow loader", inject="input", bucket="idle.input", phase="input"),
+    Case(name="slow loader", inject="input", bucket="idle.input", phase="input", alone=True),
     Case(name="host sleep between operations", inject="forward", bucket="idle.launch", phase="forward"),
     Case(name="host sleep in the backward", inject="backward", bucket="idle.launch", phase="backward"),
-    Case(name="blocking wait", inject="sync", bucket="idle.sync", phase="forward"),
+    Case(name="blocking wait", inject="sync", bucket="idle.sync", phase="forward", alone=True),
     Case(name="slow optimizer", inject="optimizer", bucket="idle.launch", phase="optimizer"),
     Case(
         name="slow checkpoint",
@@ -94,8 +99,22 @@ def measure(case: Case, work: Path, planted_ms: float) -> dict[str, Any]:
     return {
         "case": case.name, "planted_ms": planted_ms, "rank": case.rank, "bucket": case.bucket, "phase": case.phase,
         "bucket_share": share, "phase_share": in_phase,
-        "step_gain_ms": gain(steps, "wall", ""), "largest": dict(sorted(by_bucket.items(), key=lambda kv: -abs(kv[1]))[:4]),
+        "step_gain_ms": gain(steps, "wall", ""), **promised(case, found.breakdown, steps),
+        "largest": dict(sorted(by_bucket.items(), key=lambda kv: -abs(kv[1]))[:4]),
     }  # fmt: skip
+
+
+def promised(case: Case, found: Breakdown, steps: RankBreakdown) -> dict[str, Any]:
+    """The first finding's bucket, what it promises and what was measured, per step; nothing where the bucket holds other time too."""
+    if not case.alone:
+        return {}
+    first = found.findings[0] if found.findings else None
+    num = sum(bool(s.buckets) for s in steps.steps)
+    return {
+        "first_finding": first.bucket if first else None,
+        "predicted_gain_ms": first.recoverable_ns / 1e6 if first else 0.0,
+        "measured_gain_ms": gain(steps, "wall", "") * len(DELAYED) / num,
+    }
 
 
 def planted(run: Path, rank: int) -> list[tuple[int, int]]:
@@ -150,6 +169,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             rows.append(measure(case, args.work or Path(temporary), args.ms))
             row = rows[-1]
             phase = f"  phase {row['phase']} {row['phase_share']:.1%}" if row["phase_share"] is not None else ""
+            if case.alone:
+                phase += f"  first {row['first_finding']}: {row['predicted_gain_ms']:.1f} of {row['measured_gain_ms']:.1f} ms a step"
             print(
                 f"{case.name:<32} {case.bucket} {row['bucket_share']:.1%}{phase}  {'ok' if passed(row) else 'FAIL ' + str(row['largest'])}",
                 flush=True,
