@@ -15,9 +15,8 @@ def steps() -> RankBreakdown:
     rows = []
     for k in range(truth.WINDOW[0], truth.WINDOW[1] + 1):
         late = 150_000_000 * (k in truth.DELAYED)
-        rows.append(
-            StepBreakdown(step=k, start_ns=0, wall_ns=100_000_000 + late, buckets={"idle.input": late, "compute.gemm": 100_000_000})
-        )
+        buckets = {"idle.input": late, "compute.gemm": 100_000_000}
+        rows.append(StepBreakdown(step=k, start_ns=0, wall_ns=100_000_000 + late, buckets=buckets, phases={}))
     return RankBreakdown(rank=0, device="cpu", steps=tuple(rows))
 
 
