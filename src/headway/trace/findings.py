@@ -116,7 +116,7 @@ def findings(
     wait = statistics.fmean(sum(ns for n, ns in s.buckets.items() if n.startswith("comm.") and n.endswith(".wait")) for s in steps)
     worst = max(late, key=lambda r: late[r]) if late and wait >= LEAST_SHARE * run.base.step_ns else None
     found = answers(run, list(questions(run, idle, worst)), LEAST_SHARE * run.base.step_ns)
-    return tuple(_finding(a, run, profiled, late, wait, spec) for a in found)
+    return tuple(_finding(a, run, profiled, late, wait, spec) for a in found if round(a.gain_ns) > 0)
 
 
 def _finding(
