@@ -245,6 +245,11 @@ main [L1]
     moved = [event | {"ts": event["ts"] + 40} for event in events(drawing)]
     later = write(tmp_path / "c.json", moved, distributedInfo={"backend": "nccl", "rank": 0, "world_size": 2})
     assert not any(h.what == "repeated_rank" for h in explain([copies[0], later]).health), "two windows of one rank"
+    next_window = [event | {"name": event["name"].replace("#0", "#1")} for event in moved]
+    write(tmp_path / "w" / "1.json", next_window, distributedInfo={"backend": "nccl", "rank": 0, "world_size": 2})
+    (one,) = explain([copies[0], tmp_path / "w" / "1.json"]).ranks
+    assert [s.step for s in one.steps] == [0, 1], "two windows of one rank are one rank"
+    assert len(explain([copies[0], later]).ranks) == 2, "the same step twice may be two runs"
     other = draw(tmp_path / "d.json", drawing, rank=1, world=4)
     assert [h.what for h in explain([copies[0], other]).health if h.what in ("different_worlds", "repeated_rank")] == ["different_worlds"]
 

@@ -51,10 +51,10 @@ def train(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from headway.spec.run import describe
 
     spec = _resolve(args.recipe)
+    spec = apply_overrides(spec, rest)
     if args.fields:
         print_fields(describe(spec), console())
         return 0
-    spec = apply_overrides(spec, rest)
     path = folder.place(args.run or spec.name)
     spec = dataclasses.replace(spec, name=path.name)
     place = launch.standing(os.environ)

@@ -10,7 +10,6 @@ and `headway train RECIPE --data.name my_data.py:flowers`. No torch here: sample
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Protocol, runtime_checkable
@@ -18,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.spec.errors import DataError, HeadwayError
+from headway.spec.errors import DataError, HeadwayError, failure
 
 Sample = Mapping[str, Any]
 
@@ -170,12 +169,6 @@ def load(dataset: Dataset, index: int) -> Sample:
         raise
     except Exception as error:  # code of the user's own: any kind may come
         raise DataError(f"cannot be loaded: {failure(error)}", where=describe(dataset, index)) from error
-
-
-def failure(error: Exception) -> str:
-    """What an exception in a user's own code was, and where."""
-    at = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({at.filename}, line {at.lineno})"
 
 
 def describe(dataset: Dataset, index: int) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headway.data.dataset import ArrayDataset, Dataset, failure
+from headway.data.dataset import ArrayDataset, Dataset
 from headway.data.digits import digits
 from headway.data.own import own
-from headway.spec.errors import DataError, HeadwayError
+from headway.spec.errors import DataError, HeadwayError, failure
 from headway.spec.locate import is_own, locate
 from headway.spec.parts import DataSpec
 

@@ -48,7 +48,20 @@ def build(spec: ObjectiveSpec) -> Objective:
             where=f"--objective.name {spec.name}",
             fix="It takes the ObjectiveSpec and returns loss(roles, batch, draw) -> LossOut.",
         )
-    return objective  # type: ignore[no-any-return]
+    return _checked(objective, spec.name) if is_own(spec.name) else objective
+
+
+def _checked(objective: Objective, name: str) -> Objective:
+    """A user's own objective, which may return anything."""
+
+    def loss(roles: Mapping[str, nn.Module], batch: Mapping[str, Tensor], draw: Draw) -> LossOut:
+        out: Any = objective(roles, batch, draw)
+        if not isinstance(out, LossOut):
+            fix = "It is loss(roles, batch, draw) -> LossOut (headway.diffusion.objective)."
+            raise SpecError(f"gave a {type(out).__name__}, not a LossOut", where=f"--objective.name {name}", fix=fix)
+        return out
+
+    return loss
 
 
 def flow(spec: ObjectiveSpec) -> Objective:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.dataset import Dataset, failure
+from headway.data.dataset import Dataset
 from headway.evaluate.real import batches
-from headway.spec.errors import DataError, SpecError
+from headway.spec.errors import DataError, SpecError, failure
 from headway.spec.locate import locate
 from headway.spec.reward import Reward
 from headway.stats.intervals import Interval, mean_interval

@@ -11,7 +11,7 @@ from pathlib import Path
 from headway.recipes.digits import digits
 from headway.recipes.folder import folder
 from headway.spec.codec import decode
-from headway.spec.errors import SpecError
+from headway.spec.errors import HeadwayError, SpecError, failure
 from headway.spec.locate import is_own, locate
 from headway.spec.run import SCHEMA, RunSpec
 
@@ -32,6 +32,8 @@ def resolve(name: str) -> RunSpec:
     path = Path(name)
     if path.is_dir() and (path / "run.json").is_file():
         path /= "run.json"
+    if path.suffix == ".py":
+        raise SpecError(f"{name} names a file and no recipe in it", fix=f"Add ':' and the name of the function: {name}:run.")
     if path.suffix == ".json" or path.is_file():
         return read_run_json(path)
     close = difflib.get_close_matches(name, list(RECIPES), n=1)
@@ -56,7 +58,13 @@ def read_run_json(path: Path) -> RunSpec:
 
 def _own(name: str) -> RunSpec:
     made = locate(name)
-    spec = made() if callable(made) else made
+    try:
+        spec = made() if callable(made) else made
+    except HeadwayError:
+        raise
+    except Exception as error:  # code of the user's own: any kind may come
+        fix = "A recipe is a function without arguments that returns a RunSpec."
+        raise SpecError(f"failed: {failure(error)}", where=name, fix=fix) from error
     if not isinstance(spec, RunSpec):
         raise SpecError(
             f"'{name}' gave {type(spec).__name__}, not a RunSpec", fix="A recipe is a function without arguments that returns one."

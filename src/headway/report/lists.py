@@ -29,6 +29,7 @@ def print_problems(problems: Sequence[str], console: Console, *, what: str = "th
 def print_fields(rows: Mapping[str, tuple[Any, str, str]], console: Console) -> None:
     """Every field of a spec as an option with its value, kind and meaning, by section. `rows` is `spec.run.describe(spec)`."""
     sheet = sheet_of(console)
+    sheet.paragraph("On resume an identity field may not change, a layout field may, and a stage field may and is logged.")
     section = None
     for name in sorted(rows, key=lambda n: "." in n):  # fields of the run itself first; otherwise the order of the spec
         value, kind, doc = rows[name]

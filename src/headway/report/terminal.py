@@ -46,6 +46,8 @@ def print_breakdown(b: Breakdown, console: Console) -> None:
     buckets, phases = partition(b, "buckets"), partition(b, "phases")
     if buckets.num_steps:
         _table(sheet, buckets, f"Where a step goes (mean of {_rows(buckets)})")
+    if phases.num_steps and not buckets.num_steps:
+        sheet.paragraph("No step was traced: buckets and findings need a trace (--observe.profile-steps auto, or headway profile RUN).")
     if phases.num_steps:
         _table(sheet, phases, f"By phase (mean of {_rows(phases)})")
     _communication(sheet, b)
@@ -187,6 +189,9 @@ def _findings(sheet: Sheet, b: Breakdown, wall_ns: float) -> None:
         sheet.paragraph(f"{won}confidence {100 * f.confidence:.0f} %", first="    ")
         if f.action:
             sheet.paragraph(f.action, first="    do: ")
+        if f.patch:
+            flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in f.patch.items())
+            sheet.paragraph(f"{flags}   (measure it: headway try RUN --finding {i})", first="    try: ")
     if len(found) > NUM_FINDINGS:
         sheet.line(f"    and {len(found) - NUM_FINDINGS} smaller; --html and --json show all", "dim")
 

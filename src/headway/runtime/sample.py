@@ -69,6 +69,8 @@ def conditions(run: Run, *, classes: str, columns: int, text: Path | None = None
         if vectors.ndim != 2 or vectors.shape[1] != run.spec.model.text_dim:
             raise SpecError(f"text vectors must be [n, {run.spec.model.text_dim}], got {list(vectors.shape)}", where=str(text))
         return {"text": np.repeat(vectors.astype(np.float32), columns, axis=0)}, len(vectors) * columns
+    if text is not None:
+        raise SpecError("this network is told no text vector", where=f"--text {text}", fix="Leave --text out.")
     if kind == "none" or not run.info["num_classes"]:
         return {}, columns
     labels = np.repeat(np.asarray(_classes(classes, int(run.info["num_classes"])), np.int64), columns)

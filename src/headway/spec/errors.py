@@ -12,6 +12,8 @@ Anything else that escapes is a bug of ours: a traceback and exit code 1.
 
 from __future__ import annotations
 
+import traceback
+
 
 class HeadwayError(Exception):
     """What happened, where, and how to put it right, in one paragraph.
@@ -56,6 +58,12 @@ class PlanError(HeadwayError):
 
 class RunError(HeadwayError):
     """A run cannot start, go on, be resumed or be found."""
+
+
+def failure(error: BaseException) -> str:
+    """What an exception in a user's own code was, and where."""
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({at.filename}, line {at.lineno})"
 
 
 def joined(problems: list[str], what: str = "the settings are not usable") -> str:

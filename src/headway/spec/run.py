@@ -159,7 +159,9 @@ def profile_window(spec: RunSpec) -> tuple[int, int] | None:
         return first, first + 4
     m = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
     if not m or (m[2] and int(m[2]) < int(m[1])):
-        raise SpecError(f"--observe.profile-steps: cannot read '{text}'", fix="Write the first and the last step (20-24), or auto.")
+        raise SpecError(
+            f"--observe.profile-steps: cannot read '{text}'", fix='Write the first and the last step (20-24), auto, or nothing ("").'
+        )
     return int(m[1]), int(m[2] or m[1])
 
 
@@ -326,7 +328,9 @@ def _observe(spec: RunSpec) -> list[str]:
         except SpecError as error:
             out.append(str(error))
     if not out and (window := profile_window(spec)) and spec.global_batch >= 1 and window[0] >= spec.steps:
-        out.append(f"--observe.profile-steps {o.profile_steps} lies after the last step of the run ({spec.steps - 1}, the first is 0)")
+        out.append(
+            f"--observe.profile-steps {o.profile_steps} lies after the last step of the run ({spec.steps - 1}, the first is 0); use auto"
+        )
     return out
 
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -193,10 +194,8 @@ def _on(part: Part, rank: int, mesh: Mesh) -> Part:
 def _merge(measured: Iterable[RankBreakdown], given: Input) -> list[RankBreakdown]:
     """Windows of one (rank, device) of a run as one row, completed by the steps that were not profiled.
 
-    Traces that are no run folder stay apart: the same rank twice may be two runs.
+    Traces that are no run folder stay apart where they are no windows of one run: the same rank twice may be two runs.
     """
-    if not given.run:
-        return sorted(measured, key=lambda r: (r.rank, r.device))
     groups: dict[tuple[int, str], list[RankBreakdown]] = defaultdict(list)
     for row in measured:
         groups[row.rank, row.device].append(row)
@@ -205,6 +204,9 @@ def _merge(measured: Iterable[RankBreakdown], given: Input) -> list[RankBreakdow
             groups[rank, str(given.info.get("device", "cpu"))] = []
     out: list[RankBreakdown] = []
     for (rank, device), parts in sorted(groups.items()):
+        if not given.run and not _follow(parts):
+            out += parts
+            continue
         told = () if any(r.rank == rank for r in out) else given.events.steps.get(rank, ())  # the first device of a rank has them
         steps = {s.step: s for s in told} | {s.step: s for p in parts for s in p.steps}
         if steps:
@@ -213,6 +215,13 @@ def _merge(measured: Iterable[RankBreakdown], given: Input) -> list[RankBreakdow
             base = parts[0] if parts else RankBreakdown(rank=rank, device=device, steps=())
             out.append(replace(base, steps=tuple(steps[k] for k in sorted(steps)), source=source, kernels=table))
     return out
+
+
+def _follow(parts: Sequence[RankBreakdown]) -> bool:
+    """Whether traces of one rank can be windows of one run: other steps, one window after another."""
+    numbers = [s.step for p in parts for s in p.steps]
+    spans = sorted((p.steps[0].start_ns, p.steps[-1].start_ns + p.steps[-1].wall_ns) for p in parts if p.steps)
+    return len(set(numbers)) == len(numbers) and all(a[1] <= b[0] for a, b in pairwise(spans))
 
 
 # Most inputs are traces without a run and without memory: the rooms of those two are imported where they are needed.

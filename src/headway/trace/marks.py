@@ -58,7 +58,7 @@ CALL: Final = "nn.Module: "  # before the name of a module that a profiler saw b
 _REGION = re.compile(r"^Torch-Compiled Region: (\S+)")
 _COMPILED = re.compile(r"^## Call CompiledFxGraph (\w+) ##|^(CompiledFunction)$")
 _LIGHTNING = re.compile(r"^\[pl\]\[module\][\w.]+: ([\w.]+)")
-_FSDP = re.compile(r"^FSDP::\w+(?: for)? ?\(?([\w.]+)\)?$")
+_FSDP = re.compile(r"^FSDP::\w+ (?:for |\()([\w.]+)\)?$")  # the root's own marks name no module
 
 
 def is_mark(name: str) -> bool:
