@@ -218,10 +218,10 @@ def _merge(measured: Iterable[RankBreakdown], given: Input) -> list[RankBreakdow
 
 
 def _follow(parts: Sequence[RankBreakdown]) -> bool:
-    """Whether traces of one rank can be windows of one run: other steps, one window after another."""
-    numbers = [s.step for p in parts for s in p.steps]
-    spans = sorted((p.steps[0].start_ns, p.steps[-1].start_ns + p.steps[-1].wall_ns) for p in parts if p.steps)
-    return len(set(numbers)) == len(numbers) and all(a[1] <= b[0] for a, b in pairwise(spans))
+    """Whether traces of one rank can be windows of one run: files of their own, one after another, in time as in the numbers of steps."""
+    steps = sorted(((p.steps[0], p.steps[-1]) for p in parts if p.steps), key=lambda ends: ends[0].start_ns)
+    apart = all(a.start_ns + a.wall_ns <= b.start_ns and a.step < b.step for (_, a), (b, _) in pairwise(steps))
+    return apart and len({p.source for p in parts}) == len(parts)
 
 
 # Most inputs are traces without a run and without memory: the rooms of those two are imported where they are needed.
