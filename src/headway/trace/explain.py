@@ -204,7 +204,7 @@ def _merge(measured: Iterable[RankBreakdown], given: Input) -> list[RankBreakdow
             groups[rank, str(given.info.get("device", "cpu"))] = []
     out: list[RankBreakdown] = []
     for (rank, device), parts in sorted(groups.items()):
-        if not given.run and not _follow(parts):
+        if not given.run and (len(parts) == 1 or not _follow(parts)):
             out += parts
             continue
         told = () if any(r.rank == rank for r in out) else given.events.steps.get(rank, ())  # the first device of a rank has them
