@@ -86,7 +86,7 @@ budget: .venv/.ready ## what more training of the digits recipe gives (15 minute
 docs: .venv/.ready ## put the measurements of docs/results into the README
 	$(PY) tools/results.py --write
 
-# GPU_PYTHON: an interpreter that has torch for CUDA, pytest and hypothesis; .venv has torch for CPUs.
+# GPU_PYTHON: an interpreter that has torch for CUDA, pytest and hypothesis; .venv has the torch that the package index offers.
 .PHONY: gpu
 gpu: ## GPU tests and benchmarks; results as JSON in docs/results (GPU_PYTHON=python3 names the interpreter)
 	@$(if $(GPU_PYTHON),,$(MAKE) --no-print-directory .venv/.ready)

@@ -41,6 +41,7 @@ CASES = {
     "train own.py": "Add ':' and the name of the function",
     "train own.py:broken": "failed: ZeroDivisionError: division by zero (",
     "train own.py:needs": "failed: TypeError: ",
+    "train digits --model.name own.py:network --model.condition none --run floats": "failed: KeyError: 'hidden' (",
     "train digits --objective.name own.py:floats --run floats --samples 128": "gave a float, not a LossOut",
     "train bad.py:run": "bad.py, line 1",
     "train own.py:nun": "did you mean 'run'",
@@ -77,6 +78,7 @@ run = None
 number = 3
 def broken(): return 1 / 0
 def needs(argument): return None
+def network(model, **more): return model.options["hidden"]
 def floats(spec): return lambda roles, batch, draw: 0.5
 """
 

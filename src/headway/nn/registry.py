@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from headway.nn.dit import DiT
-from headway.spec.errors import SpecError
+from headway.spec.errors import HeadwayError, SpecError, failure
 from headway.spec.locate import is_own, locate
 from headway.spec.parts import ModelSpec
 
@@ -32,7 +32,14 @@ def build(model: ModelSpec, *, channels: int, size: int, num_classes: int) -> nn
     maker = locate(model.name) if is_own(model.name) else NETWORKS.get(model.name)
     if maker is None:
         raise SpecError(f"--model.name '{model.name}' is not known", fix=f"Use {', '.join(NETWORKS)}, or your own as path.py:fn.")
-    network = maker(model, channels=channels, size=size, num_classes=num_classes)
+    try:
+        network = maker(model, channels=channels, size=size, num_classes=num_classes)
+    except HeadwayError:
+        raise
+    except Exception as error:  # code of a user's own: any kind may come
+        if not is_own(model.name):
+            raise
+        raise SpecError(f"failed: {failure(error)}", where=f"--model.name {model.name}") from error
     if not isinstance(network, nn.Module):
         raise SpecError(f"returned {type(network).__name__}, not a torch.nn.Module", where=f"--model.name {model.name}")
     return network
