@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -25,6 +26,7 @@ from headway.train.loop import Hook, Running
 from tests.ranks import run_ranks
 from tests.train import runs
 
+SMALL = "--model.depth 1 --model.width 32 --model.heads 2 --global-batch 32 --observe.peak h200"
 NETWORK = """
 import torch
 class Peeks(torch.nn.Linear):
@@ -171,3 +173,37 @@ def test_without_its_run_json_a_run_keeps_its_settings_and_its_data(tmp_path: Pa
     monkeypatch.undo()
     assert run.train(small(samples=16 * 9), path, Place()) == 0
     assert folder.open_run(str(path)).spec.samples == 16 * 9
+
+
+FAILS = """
+from headway.diffusion.objective import flow
+def fails(spec):
+    inner, calls = flow(spec), []
+    def loss(roles, batch, draw):
+        calls.append(1)
+        if len(calls) > 3:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB.")
+        return inner(roles, batch, draw)
+    return loss
+"""
+
+
+def test_a_run_that_fails_under_an_open_profiler_ends_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(FAILS)
+    words = f"train digits --run a --objective.name own.py:fails --observe.profile-steps 0-9 {SMALL}".split()
+    ended = subprocess.run([sys.executable, "-m", "headway", *words], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stderr.count("Error: out of memory")) == (2, 1), ended.stderr
+    status = folder.status(tmp_path / "runs/a")
+    assert (status["state"], status["error"]) == ("failed", "CUDA out of memory. Tried to allocate 2 GiB.")
+
+
+def test_a_run_that_fails_at_its_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise RunError("no network can be built")
+
+    monkeypatch.setattr(run.build, "build", none)
+    with pytest.raises(RunError):
+        run.train(small(), tmp_path / "a", Place())
+    status = folder.status(tmp_path / "a")
+    assert (status["state"], status["error"]) == ("failed", "no network can be built.")
+    assert [e["text"] for e in events(tmp_path / "a", "end")] == ["no network can be built."]

@@ -58,7 +58,8 @@ def print_status(data: Mapping[str, Any], console: Console) -> None:
     """Where a run stands. All keys but "state" may be missing or None.
 
     Keys: name, state (running | ended | dead), step, steps, samples, total_samples, loss, samples_s, mfu, time_left_s (else from
-    samples_s), age_s (since the last event), last_checkpoint and last_warning (each text, or {"text", "samples", "age_s"}).
+    samples_s), age_s (since the last event), error (why it failed), last_checkpoint and last_warning (each text, or {"text", "samples",
+    "age_s"}).
     """
     sheet = sheet_of(console)
     state = str(data.get("state", "unknown"))
@@ -71,6 +72,8 @@ def print_status(data: Mapping[str, Any], console: Console) -> None:
 def _facts(data: Mapping[str, Any], state: str) -> list[tuple[str, str]]:
     done, total = data.get("samples"), data.get("total_samples")
     facts = []
+    if data.get("error"):
+        facts.append(("reason", str(data["error"])))
     if data.get("step") is not None:
         facts.append(("step", _of(data["step"], data.get("steps"))))
     if done is not None:

@@ -12,6 +12,7 @@ from headway.trace.replay.question import Answer, slow_groups
 from headway.trace.replay.run import Replay
 
 _GROUPS = 3
+_ROUNDED = 0.02  # of a gain: less is no more than the replay's own rounding
 
 
 def evidence(answer: Answer, run: Replay, ranks: Sequence[RankBreakdown], late: Mapping[int, int]) -> tuple[str, ...]:
@@ -26,6 +27,7 @@ def evidence(answer: Answer, run: Replay, ranks: Sequence[RankBreakdown], late: 
     if asked.kind == "floor":
         out += _floors(asked.bucket.removeprefix("compute."), ranks)
     out.append(_replayed(answer, run))
+    out += _beyond(answer, ranks)
     rows = [(r, [in_bucket(s, asked.bucket) for s in r.steps]) for r in ranks]
     out += [_most(r, claimed) for r, claimed in sorted(rows, key=lambda x: -statistics.fmean(x[1])) if any(claimed)]
     return tuple(out)
@@ -36,6 +38,18 @@ def _replayed(answer: Answer, run: Replay) -> str:
     base = run.base.step_ns
     over = "" if run.steps is None else f" (steps {run.steps[0]} to {run.steps[1]} replayed)"
     return f"replay: a step of {base / 1e6:.2f} ms takes {(base - answer.alone_ns) / 1e6:.2f} ms without it{over}"
+
+
+def _beyond(answer: Answer, ranks: Sequence[RankBreakdown]) -> list[str]:
+    """Said where more is won than the bucket and all waits hold."""
+    steps = [s for r in ranks for s in r.steps]
+    own = statistics.fmean(in_bucket(s, answer.question.bucket) for s in steps)
+    waits = 0.0 if answer.question.bucket == "comm.wait" else statistics.fmean(in_bucket(s, "comm.wait") for s in steps)
+    rest = answer.gain_ns - own - waits
+    if rest <= _ROUNDED * answer.gain_ns:
+        return []
+    held = f"its bucket ({own / 1e6:.2f} ms) and all waits ({waits / 1e6:.2f} ms)"
+    return [f"{rest / 1e6:.2f} ms of the gain lie outside of {held}: transfers and launches that compute hides once it is gone"]
 
 
 def in_bucket(step: StepBreakdown, bucket: str) -> int:

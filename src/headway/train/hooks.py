@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -95,6 +96,13 @@ class Profile(Hook):
             self._stop(run)
         if self._memory is not None:
             self._write_memory(run)
+
+    def abandon(self, run: Running) -> None:
+        """Let go of an open window, whose last step has no end: a profiler that is open when the process ends takes it down."""
+        profiler, self._profiler = self._profiler, None
+        if profiler is not None:
+            with suppress(Exception):  # what ended the run is what there is to hear of
+                profiler.stop()
 
     def _write_memory(self, run: Running) -> None:
         recording, self._memory = self._memory, None

@@ -55,14 +55,22 @@ class Hook:
     def close(self, run: Running) -> None:
         """Called once when the loop has ended normally."""
 
+    def abandon(self, run: Running) -> None:
+        """Called once when the loop has ended by an error: let go of what would outlive it."""
+
 
 def loop(run: Running, hooks: Sequence[Hook]) -> None:
     """Train until all samples are seen or a hook gives a reason to stop."""
-    with closing(Counters(run.state.device)) as counters:
-        while not run.done and not run.reason:
-            one(run, hooks, counters)
-    for hook in hooks:
-        hook.close(run)
+    try:
+        with closing(Counters(run.state.device)) as counters:
+            while not run.done and not run.reason:
+                one(run, hooks, counters)
+        for hook in hooks:
+            hook.close(run)
+    except BaseException:
+        for hook in hooks:
+            hook.abandon(run)
+        raise
 
 
 def one(run: Running, hooks: Sequence[Hook], counters: Counters) -> None:

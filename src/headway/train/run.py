@@ -6,7 +6,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,9 @@ def _train(spec: RunSpec, path: Path, place: Place, *, fresh: bool) -> int:
         signals = stack.enter_context(Signals())
         device = stack.enter_context(launch.process_group(place, spec.mesh))
         changed = launch.on_first(place, lambda: prepare(stack, path, spec, fresh=fresh))
+        words = stack.enter_context(LastWords(path, place))
         data = open_dataset(spec, path, place)
-        emit = Emitter(
+        words.emit = emit = Emitter(
             path / events_file(place.rank),
             rank=place.rank,
             ranges=ranges.factory(device, spec.observe.nvtx),
@@ -98,18 +99,31 @@ def _train(spec: RunSpec, path: Path, place: Place, *, fresh: bool) -> int:
         )
         for net in state.roles.values():
             ranges.mark_modules(net, emit.range)
-        run = Running(state=state, batches=iter(loader), emit=emit, path=path, place=place, tell=tell)
-        try:
-            about = {"spec": encode(spec), "data_fingerprint": data.fingerprint, "num_samples": len(data)}
-            save = Save(spec, checkpoints, guard, about=about, last=found.samples if found else -1)
-            home = Home(Run(path=path, spec=spec, info=info))
-            loop(run, [Stages(), guard, observe, home, Profile(spec, signals), save])
-        except BaseException as error:
-            if place.rank == 0:
-                emit.event("end", reason="error", text=str(error) or type(error).__name__)
-                write_status(path, "failed", run, error=str(error) or type(error).__name__)
-            raise
+        words.run = run = Running(state=state, batches=iter(loader), emit=emit, path=path, place=place, tell=tell)
+        about = {"spec": encode(spec), "data_fingerprint": data.fingerprint, "num_samples": len(data)}
+        save = Save(spec, checkpoints, guard, about=about, last=found.samples if found else -1)
+        home = Home(Run(path=path, spec=spec, info=info))
+        loop(run, [Stages(), guard, observe, home, Profile(spec, signals), save])
         return finish(run, progress, signals)
+
+
+class LastWords(AbstractContextManager["LastWords"]):
+    """While a run is ours: what ends it by an error, at its start too, stands in status.json and, as far as it came, in its events."""
+
+    def __init__(self, path: Path, place: Place) -> None:
+        self._path, self._first = path, place.rank == 0
+        self.emit: Emitter | None = None
+        self.run: Running | None = None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """Write them, on rank 0."""
+        if error is None or not self._first:
+            return
+        text = str(error) or type(error).__name__
+        if self.emit is not None:
+            self.emit.event("end", reason="error", text=text)
+            self.emit.flush()
+        write_status(self._path, "failed", self.run, error=text)
 
 
 def prepare(held: ExitStack, path: Path, spec: RunSpec, *, fresh: bool) -> list[tuple[str, Any, Any]]:

@@ -63,3 +63,23 @@ def test_input_of_a_loader_without_workers_is_named_first(shared: Path) -> None:
     result = explain([folder / "worker0.1623143566756.pt.trace.json.gz"])
     assert result.findings[0].bucket == "idle.input"
     assert sum(f.recoverable_ns for f in result.findings) < result.summary["profiled_step_ns"]["max"]
+
+
+def test_ranks_that_never_meet_are_not_slower_than_each_other(tmp_path: Path) -> None:
+    alone = Cluster(mesh={"dp": 1})
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder, cluster in zip(folders, (alone, replace(alone, slow_compute={0: 1.5})), strict=True):
+        folder.mkdir()
+        write(simulate(cluster), folder)
+    assert not [f.what for f in explain(folders).findings if "computes slower" in f.what]
+
+
+def test_a_gain_beyond_the_bucket_and_all_waits_is_said_to_be(tmp_path: Path) -> None:
+    good, planted, *_ = CASES["launch"]
+    result = explain(write(simulate(replace(good, **planted)), tmp_path))
+    steps = [s for r in result.ranks for s in r.steps]
+    waits = sum(ns for s in steps for n, ns in s.buckets.items() if n.endswith(".wait")) / len(steps)
+    for f in result.findings:
+        assert f.bucket_ns is not None
+        rest = f.recoverable_ns - f.bucket_ns - (0 if f.bucket == "comm.wait" else waits)
+        assert any("outside of its bucket" in e for e in f.evidence) == (rest > 0.02 * f.recoverable_ns), f

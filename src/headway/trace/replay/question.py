@@ -93,7 +93,7 @@ def _classes(run: Replay) -> Iterator[Question]:
 
 
 def _slow_ranks(run: Replay) -> Iterator[Question]:
-    """Ranks whose kernels take longer than those of others that do the same work: each class at the pace of the others."""
+    """Ranks whose kernels take longer than those of others that do the same work and meet them: each class at the pace of the others."""
     if len(run.seats) < 2:
         return
     time, count = (np.zeros((len(run.seats), NUM_CLASSES)) for _ in range(2))
@@ -104,7 +104,7 @@ def _slow_ranks(run: Replay) -> Iterator[Question]:
     found = []
     for k, seat in enumerate(run.seats):
         alike = np.array([j != k and _alike(count[k], count[j]) for j in range(len(run.seats))])
-        if not alike.any():
+        if not alike.any() or not (run.meets[k] >= 0).any():  # nobody waits for a rank that meets nobody
             continue
         pace = np.divide(np.median(time[alike], axis=0), time[k], out=np.ones(NUM_CLASSES), where=time[k] > 0)
         if time[k].sum() > SLOWER * np.median(time[alike].sum(axis=1)):
