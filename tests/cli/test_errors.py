@@ -25,6 +25,7 @@ CASES = {
     "train digits --guard.inject nowhere:5": "SITE:MS",
     "train digits --observe.profile-steps 9-3": "first and the last step",
     "train digits --data.flip": "makes other digits",
+    "train digits --optim.lrr 1 --optim.lr -1": "2. --optim.lr must not be negative",
     "train digits --mesh.dp-shard 4096 --global-batch 4096 --run big": "more machines",
     "train digits --model.name nothing.py:net": "no such file: nothing.py",
     "train digits --objective.name own.py:los": "'own.py' has no 'los'",

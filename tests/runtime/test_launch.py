@@ -24,6 +24,7 @@ STEP = {"SLURM_STEP_NUM_TASKS": "8", "SLURM_STEP_NODELIST": "node[05-06]"}
         ({"RANK": "0", "WORLD_SIZE": "1"}, Place()),
         (TASK | STEP, Place(rank=5, world=8, local_rank=1)),
         (TASK | STEP | {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, Place(rank=1, world=2, local_rank=0)),  # torchrun under srun
+        (TASK | STEP | {"SLURM_STEP_TASKS_PER_NODE": "4(x2)"}, Place(rank=5, world=8, local_rank=1, local_world=4)),
         ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, None),  # a batch script: a job of 8 tasks, but no task itself
         ({"SLURM_NTASKS": "1", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, None),  # srun --pty bash
     ],

@@ -1,4 +1,4 @@
-"""From a run folder to pictures: weights, conditions, keyed noise, the PNG grid."""
+"""From a run folder to pictures: weights, conditions, guidance_of, keyed noise, the PNG grid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from PIL import Image
 from headway.runtime import build, folder
 from headway.runtime.folder import Run
 from headway.runtime.load import Loaded, load_network, load_weights
-from headway.runtime.sample import conditions, grid_png, sample, write_bytes
+from headway.runtime.sample import conditions, grid_png, guidance_of, sample, write_bytes
 from headway.spec.errors import RunError, SpecError
 from headway.spec.parts import EmaSpec, ModelSpec, RoleSpec
 from headway.spec.run import RunSpec
@@ -82,6 +82,16 @@ def test_all_classes_or_nothing_to_be_told(run: Run) -> None:
     assert conditions(run, classes="", columns=2)[1] == 20
     told = dataclasses.replace(run, spec=dataclasses.replace(run.spec, model=dataclasses.replace(run.spec.model, condition="none")))
     assert conditions(told, classes="", columns=5) == ({}, 5)
+
+
+def test_what_a_network_is_not_told_is_refused(run: Run) -> None:
+    model = dataclasses.replace(run.spec.model, condition="none")
+    told = dataclasses.replace(run, spec=dataclasses.replace(run.spec, model=model))
+    assert [guidance_of(run, None), guidance_of(run, 3.0), guidance_of(told, None), guidance_of(told, 1.0)] == [2.0, 3.0, 1.0, 1.0]
+    with pytest.raises(SpecError, match=r"--guidance 3: this network is told nothing"):
+        guidance_of(told, 3.0)
+    with pytest.raises(SpecError, match=r"--classes 3: this network is told no class"):
+        conditions(told, classes="3", columns=1)
 
 
 def test_text_vectors_come_from_a_file(run: Run, tmp_path: Path) -> None:

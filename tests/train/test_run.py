@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import shutil
 import subprocess
@@ -173,6 +174,36 @@ def test_without_its_run_json_a_run_keeps_its_settings_and_its_data(tmp_path: Pa
     monkeypatch.undo()
     assert run.train(small(samples=16 * 9), path, Place()) == 0
     assert folder.open_run(str(path)).spec.samples == 16 * 9
+
+
+def test_garbage_collections_of_a_run_do_not_walk_what_was_there_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, frozen = run.loop, []
+
+    class Looks(Hook):
+        def before(self, running: Running) -> None:
+            frozen.append(gc.get_freeze_count())
+
+    monkeypatch.setattr(run, "loop", lambda running, hooks: real(running, [Looks(), *hooks]))
+    before = gc.get_freeze_count()
+    assert run.train(small(), tmp_path / "a", Place()) == 0
+    assert min(frozen) > 10_000 > before == gc.get_freeze_count()
+
+
+def test_other_classes_are_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a"
+    assert run.train(small(), path, Place()) == 0
+    fewer = digits()
+    fewer.fingerprint, fewer.class_names, fewer.num_classes = "other", fewer.class_names[:5], 5
+    monkeypatch.setattr(run, "open_data", lambda spec, cache: fewer)
+    with pytest.raises(RunError, match="is not the one this run began with"):
+        run.train(small(samples=16 * 9), path, Place())
+
+
+def test_a_run_that_cannot_fit_is_refused_before_it_is_built(tmp_path: Path) -> None:
+    for changes in ({"global_batch": 1 << 32, "samples": 1 << 40}, {"model": ModelSpec(depth=2, width=1 << 20, heads=64)}):
+        with pytest.raises(RunError, match="this run needs at least"):
+            run.train(small(**changes), tmp_path / "a", Place())
+    assert "this run needs at least" in folder.status(tmp_path / "a")["error"]
 
 
 FAILS = """

@@ -6,21 +6,24 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from headway.cli.options import JSON, RUN, Commands, count, number, print_json, print_notes, whole
+from headway.cli.options import JSON, RUN, Commands, console, count, number, print_json, print_notes, whole
 
 
 def sample(args: argparse.Namespace, rest: Sequence[str]) -> int:
     """Draw samples from the EMA weights of a run as a PNG grid, a row a class."""
+    from headway.report.progress import doing
     from headway.runtime import folder
     from headway.runtime.load import load_network
-    from headway.runtime.sample import conditions, grid_png, write_bytes
+    from headway.runtime.sample import conditions, grid_png, guidance_of, write_bytes
     from headway.runtime.sample import sample as draw
 
     run = folder.open_run(args.run)
     condition, num = conditions(run, classes=args.classes, columns=args.columns, text=Path(args.text) if args.text else None)
+    guidance = guidance_of(run, args.guidance)
     loaded = load_network(run, ema=not args.student)
     print_notes(loaded.notes)
-    images = draw(run, loaded, condition, num, seed=args.seed, steps=args.steps, solver=args.solver, guidance=args.guidance)
+    with doing(console(stderr=True)) as say:
+        images = draw(run, loaded, condition, num, seed=args.seed, steps=args.steps, solver=args.solver, guidance=guidance, say=say)
     out = Path(args.out) if args.out else run.path / "samples.png"
     write_bytes(out, grid_png(images, args.columns, scale=args.scale or max(1, 64 // images.shape[-1])))
     print(f"{out}: {num} samples, {loaded.weights} weights at {loaded.samples:,} samples, seed {args.seed}")
@@ -30,10 +33,14 @@ def sample(args: argparse.Namespace, rest: Sequence[str]) -> int:
 def evaluate(args: argparse.Namespace, rest: Sequence[str]) -> int:
     """Judge the samples of a run: does a classifier fitted on the real data see the asked class? Loss by timestep."""
     from headway.evaluate.judge import judge
+    from headway.report.progress import doing
     from headway.runtime import folder
+    from headway.runtime.sample import guidance_of
 
     run = folder.open_run(args.run)
-    result = judge(run, num=args.num, seed=args.seed, steps=args.steps, guidance=args.guidance, rewards=args.reward)
+    guidance = guidance_of(run, args.guidance)
+    with doing(console(stderr=True)) as say:
+        result = judge(run, num=args.num, seed=args.seed, steps=args.steps, guidance=guidance, rewards=args.reward, say=say)
     folder.write_json(run.path / "evaluate.json", result)
     if args.json:
         return print_json(result)
@@ -54,7 +61,7 @@ COMMANDS: Commands = {
             ("--seed", {"type": whole, "default": 0, "metavar": "N", "help": "seed (0)"}),
             ("--steps", {"type": count, "default": 30, "metavar": "N", "help": "solver steps (30)"}),
             ("--solver", {"choices": ("euler", "heun"), "default": "heun", "help": "solver (heun)"}),
-            ("--guidance", {"type": number, "default": 2.0, "metavar": "W", "help": "classifier-free guidance; 1: none (2)"}),
+            ("--guidance", {"type": number, "metavar": "W", "help": "classifier-free guidance; 1: none (2)"}),
             ("--scale", {"type": whole, "default": 0, "metavar": "N", "help": "screen pixels a pixel (to about 64 a sample)"}),
             ("--student", {"action": "store_true", "help": "the trained weights instead of their average"}),
         ],
@@ -67,7 +74,7 @@ COMMANDS: Commands = {
             ("--num", {"type": count, "default": 200, "metavar": "N", "help": "samples to judge (200)"}),
             ("--seed", {"type": whole, "default": 0, "metavar": "N", "help": "seed (0)"}),
             ("--steps", {"type": count, "default": 30, "metavar": "N", "help": "solver steps (30)"}),
-            ("--guidance", {"type": number, "default": 2.0, "metavar": "W", "help": "classifier-free guidance (2)"}),
+            ("--guidance", {"type": number, "metavar": "W", "help": "classifier-free guidance; 1: none (2)"}),
             ("--reward", {"action": "append", "default": [], "metavar": "FN", "help": "your own reward, path.py:fn (repeatable)"}),
             JSON,
         ],

@@ -52,7 +52,7 @@ TIMEOUT: Final[Option] = ("--timeout", {"type": number, "default": 120.0, "metav
 # ---- answers ----
 
 
-def console() -> Any:
+def console(*, stderr: bool = False) -> Any:
     """A console without automatic colours of numbers; a reader that has seen enough ends the command, and that is no error."""
     from rich.console import Console
 
@@ -60,7 +60,7 @@ def console() -> Any:
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    return Answers(highlight=False)
+    return Answers(highlight=False, stderr=stderr)
 
 
 def print_json(data: Any) -> int:

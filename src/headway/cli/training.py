@@ -26,13 +26,9 @@ def recipes(args: argparse.Namespace, rest: Sequence[str]) -> int:
 def check(args: argparse.Namespace, rest: Sequence[str]) -> int:
     """Find every problem of a recipe at once, without torch."""
     from headway.report.lists import print_problems
-    from headway.spec.codec import apply_overrides, encode
+    from headway.spec.codec import encode, overridden
 
-    spec, problems = _resolve(args.recipe), []
-    try:
-        spec = apply_overrides(spec, rest)
-    except SpecError as error:
-        problems.append(str(error))
+    spec, problems = overridden(_resolve(args.recipe), rest)
     problems += _problems(spec)
     if args.json:
         print_json({"schema": "headway.check/1", "problems": problems, "spec": encode(spec)})
@@ -47,18 +43,17 @@ def train(args: argparse.Namespace, rest: Sequence[str]) -> int:
 
     from headway.report.lists import print_fields
     from headway.runtime import folder, launch
-    from headway.spec.codec import apply_overrides
+    from headway.spec.codec import overridden
     from headway.spec.run import describe
 
-    spec = _resolve(args.recipe)
-    spec = apply_overrides(spec, rest)
-    if args.fields:
+    spec, problems = overridden(_resolve(args.recipe), rest)
+    if args.fields and not problems:
         print_fields(describe(spec), console())
         return 0
     path = folder.place(args.run or spec.name)
     spec = dataclasses.replace(spec, name=path.name)
     place = launch.standing(os.environ)
-    if problems := _problems(spec):
+    if problems := problems + _problems(spec):
         raise SpecError(joined(problems))
     launch.match_world(spec.mesh, place)
     if place is None and spec.mesh.world > 1:
@@ -80,7 +75,9 @@ def status(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from headway.report.lists import print_status
     from headway.runtime import folder
 
-    data = folder.summary(folder.open_run(args.run))
+    path = folder.place(args.run)
+    begun = (path / "run.json").is_file() or not (path / "status.json").is_file()  # else it failed at its start: all there is is its status
+    data = folder.summary(folder.open_run(args.run)) if begun else {"name": path.name, **folder.status(path)}
     if args.json:
         return print_json({"schema": "headway.status/1", **data})
     print_status(data, console())

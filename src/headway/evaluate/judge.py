@@ -25,10 +25,18 @@ from headway.stats.intervals import Interval
 SCHEMA = "headway.evaluation/1"
 Said = tuple[list[str], dict[str, Any]]  # lines for people, keys of the result
 Images = NDArray[np.float32]
+Say = Callable[[str], None]
 
 
-def judge(run: Run, *, num: int, seed: int, steps: int, guidance: float, rewards: Sequence[str] = ()) -> dict[str, Any]:
+def _nothing(text: str) -> None: ...
+
+
+def judge(
+    run: Run, *, num: int, seed: int, steps: int, guidance: float, rewards: Sequence[str] = (), say: Say = _nothing
+) -> dict[str, Any]:
     """Figures and a text for people, as plain data. `num` samples, evenly over the classes; `rewards` are the user's own.
+
+    `say` hears what is being done.
 
     A figure that these data or samples do not allow is named under `not_measured` with the reason. Raises HeadwayError.
     """
@@ -44,7 +52,7 @@ def judge(run: Run, *, num: int, seed: int, steps: int, guidance: float, rewards
     loaded = load_network(run)
     labels = np.arange(num) % max(1, data.num_classes)
     asked = {"label": labels} if run.spec.model.condition == "class" else {}
-    images = sample(run, loaded, asked, num, seed=seed, steps=steps, guidance=guidance)
+    images = sample(run, loaded, asked, num, seed=seed, steps=steps, guidance=guidance, say=say)
     figures: list[tuple[str, Callable[[], Said]]] = [
         ("near copies and variety", partial(_diversity, images, labels, data)),
         ("loss by timestep", partial(_losses, loaded, data, run.spec.observe.timestep_bins, seed)),
@@ -57,6 +65,7 @@ def judge(run: Run, *, num: int, seed: int, steps: int, guidance: float, rewards
     result: dict[str, Any] = {"schema": SCHEMA, "samples": loaded.samples, "num": num, "seed": seed, "steps": steps, "guidance": guidance}
     not_measured, scores = {}, []
     for figure, measure in figures:
+        say(figure)
         try:
             said, values = measure()
         except DataError as error:

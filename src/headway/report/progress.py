@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Final, Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
 from headway.report import format as fmt
@@ -127,6 +128,17 @@ class Progress:
         facts += [f"MFU {fmt.percent(mfu)}"] * (mfu is not None)
         facts += [f"{fmt.clock(left)} left"] + ([text] if text else [])
         return "  ".join(facts)
+
+
+@contextmanager
+def doing(console: Console) -> Iterator[Callable[[str], None]]:
+    """A function that takes what is being done now; shown on a terminal while it lasts, with the time, and then taken away."""
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with Bar(SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("")
+        yield lambda text: bar.update(task, description=clean(text))
 
 
 def _bar(console: Console) -> Bar:

@@ -38,6 +38,7 @@ class Place:
     rank: int = 0
     world: int = 1
     local_rank: int = 0
+    local_world: int = 1  # ranks on this machine, as far as told
 
 
 def standing(environ: Mapping[str, str]) -> Place | None:
@@ -46,19 +47,23 @@ def standing(environ: Mapping[str, str]) -> Place | None:
     A batch script has the variables of a job too (SLURM_PROCID, SLURM_NTASKS), but it is no task of a step and has no peers.
     """
     if "RANK" in environ and "WORLD_SIZE" in environ:
-        return _placed(environ["RANK"], environ["WORLD_SIZE"], environ.get("LOCAL_RANK", environ["RANK"]))
+        return _placed(
+            environ["RANK"], environ["WORLD_SIZE"], environ.get("LOCAL_RANK", environ["RANK"]), environ.get("LOCAL_WORLD_SIZE", "1")
+        )
     world = int(environ.get("SLURM_STEP_NUM_TASKS", "1"))
     if "SLURM_PROCID" in environ and world > 1:
-        return Place(rank=int(environ["SLURM_PROCID"]), world=world, local_rank=int(environ.get("SLURM_LOCALID", "0")))
+        here = re.match(r"\d+", environ.get("SLURM_STEP_TASKS_PER_NODE", ""))  # 4(x2): four on each of two
+        local = int(environ.get("SLURM_LOCALID", "0"))
+        return Place(rank=int(environ["SLURM_PROCID"]), world=world, local_rank=local, local_world=int(here[0]) if here else 1)
     return None
 
 
-def _placed(rank: str, world: str, local_rank: str) -> Place:
+def _placed(rank: str, world: str, local_rank: str, local_world: str) -> Place:
     """Raises RunError for a rank that cannot be: it would wait for its peers for ever."""
-    if not (rank.isdecimal() and world.isdecimal() and local_rank.isdecimal() and int(rank) < int(world)):
+    if not (all(n.isdecimal() for n in (rank, world, local_rank, local_world)) and int(rank) < int(world)):
         fix = "They are set by torchrun; unset them to start local processes."
         raise RunError(f"RANK={rank}, WORLD_SIZE={world}, LOCAL_RANK={local_rank} are no place among processes", fix=fix)
-    return Place(rank=int(rank), world=int(world), local_rank=int(local_rank))
+    return Place(rank=int(rank), world=int(world), local_rank=int(local_rank), local_world=int(local_world))
 
 
 def first_host(nodes: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,16 +34,18 @@ def sample(
     solver: Literal["euler", "heun"] = "heun",
     guidance: float = 2.0,
     batch: int = 256,
+    say: Callable[[str], None] = lambda text: None,
 ) -> NDArray[np.float32]:
     """`num` pictures [num, C, H, W] in [-1, 1]; `condition` holds what the network is told, e.g. {"label": [num]} or {"text": [num, d]}.
 
-    Noise is drawn on the CPU, so that a seed means the same noise on every device.
+    Noise is drawn on the CPU, so that a seed means the same noise on every device. `say` hears how far it is, before each batch.
     """
     info = run.info
     weight = next(loaded.network.parameters())
     times = sampling_times(steps, run.spec.objective.shift, device=weight.device)
     out = []
     for start in range(0, num, batch):
+        say(f"sampling, {start} of {num} drawn")
         ids = torch.arange(start, min(start + batch, num))
         draw = Draw(seed=seed, data="sample", sample_id=ids, visit=torch.zeros_like(ids))
         x = draw.normal("noise", (info["channels"], info["size"], info["size"])).to(weight)
@@ -56,9 +58,12 @@ def sample(
 def conditions(run: Run, *, classes: str, columns: int, text: Path | None = None) -> tuple[dict[str, NDArray[Any]], int]:
     """What the network is told, and how many samples that makes: a row a class, a row a text vector, or one row of nothing.
 
-    `text`: a .npy file of vectors [n, text_dim]. Raises SpecError if it is missing or does not fit.
+    `text`: a .npy file of vectors [n, text_dim]. Raises SpecError if it is missing or does not fit, or classes are asked where there are
+    none.
     """
     kind = run.spec.model.condition
+    if classes and (kind != "class" or not run.info["num_classes"]):
+        raise SpecError("this network is told no class", where=f"--classes {classes}", fix="Leave --classes out.")
     if kind == "text":
         if text is None:
             raise SpecError("this network is told a text vector", fix="Give them with --text VECTORS.npy, [n, text_dim].")
@@ -75,6 +80,16 @@ def conditions(run: Run, *, classes: str, columns: int, text: Path | None = None
         return {}, columns
     labels = np.repeat(np.asarray(_classes(classes, int(run.info["num_classes"])), np.int64), columns)
     return {"label": labels}, len(labels)
+
+
+def guidance_of(run: Run, asked: float | None) -> float:
+    """Weight of classifier-free guidance: as asked, else 2; 1 for a network that is told nothing. Raises SpecError if it cannot be."""
+    if run.spec.model.condition != "none":
+        return 2.0 if asked is None else asked
+    if asked not in (None, 1.0):
+        fix = "Leave --guidance out; guidance compares samples with and without a condition."
+        raise SpecError("this network is told nothing", where=f"--guidance {asked:g}", fix=fix)
+    return 1.0
 
 
 def _classes(text: str, num_classes: int) -> list[int]:

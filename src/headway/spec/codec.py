@@ -53,6 +53,14 @@ def decode(kind: type[T], data: Mapping[str, Any], *, base: T | None = None, sou
 
 def apply_overrides(spec: T, args: Sequence[str]) -> T:
     """`spec` with `--a.b value`, `--a.b=value`, `--flag` and `--no-flag` applied. Raises SpecError with all problems."""
+    value, problems = overridden(spec, args)
+    if problems:
+        raise SpecError(joined(problems))
+    return value
+
+
+def overridden(spec: T, args: Sequence[str]) -> tuple[T, list[str]]:
+    """The same with the problems beside it: what could not be applied is as it was in `spec`."""
     data: dict[str, Any] = {}
     problems: list[str] = []
     names = flag_names(spec)
@@ -80,10 +88,7 @@ def apply_overrides(spec: T, args: Sequence[str]) -> T:
             problems.append(unknown(name, names))
             continue
         _set(data, name.split("."), value)
-    value_or_none = _dataclass(type(spec), data, spec, "", problems)
-    if problems:
-        raise SpecError(joined(problems))
-    return typing.cast(T, value_or_none)
+    return typing.cast(T, _dataclass(type(spec), data, spec, "", problems)), problems
 
 
 def flag_names(spec: Any, prefix: str = "") -> dict[str, Any]:

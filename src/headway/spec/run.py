@@ -327,7 +327,7 @@ def _observe(spec: RunSpec) -> list[str]:
             read(spec)
         except SpecError as error:
             out.append(str(error))
-    if not out and (window := profile_window(spec)) and spec.global_batch >= 1 and window[0] >= spec.steps:
+    if not out and (window := profile_window(spec)) and min(spec.global_batch, spec.samples) >= 1 and window[0] >= spec.steps:
         out.append(
             f"--observe.profile-steps {o.profile_steps} lies after the last step of the run ({spec.steps - 1}, the first is 0); use auto"
         )

@@ -5,8 +5,9 @@ for each step: hooks.before -> input -> step -> hooks.after
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,7 +63,7 @@ class Hook:
 def loop(run: Running, hooks: Sequence[Hook]) -> None:
     """Train until all samples are seen or a hook gives a reason to stop."""
     try:
-        with closing(Counters(run.state.device)) as counters:
+        with settled(), closing(Counters(run.state.device)) as counters:
             while not run.done and not run.reason:
                 one(run, hooks, counters)
         for hook in hooks:
@@ -71,6 +72,17 @@ def loop(run: Running, hooks: Sequence[Hook]) -> None:
         for hook in hooks:
             hook.abandon(run)
         raise
+
+
+@contextmanager
+def settled() -> Iterator[None]:
+    """Keeps what there is out of garbage collections: a full one walks all of torch, in a step of one rank, and the others wait."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def one(run: Running, hooks: Sequence[Hook], counters: Counters) -> None:

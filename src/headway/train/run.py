@@ -17,7 +17,7 @@ from headway.data.loader import Loader
 from headway.data.registry import open_data
 from headway.parallel.mesh import build_mesh
 from headway.report.progress import Progress
-from headway.runtime import build, ceilings, flops, folder, graph, launch, lock, manifest, peak, ranges
+from headway.runtime import build, ceilings, fits, flops, folder, graph, launch, lock, manifest, peak, ranges
 from headway.runtime.checkpoint import Checkpoints
 from headway.runtime.folder import Run
 from headway.runtime.launch import Place
@@ -55,6 +55,7 @@ def _train(spec: RunSpec, path: Path, place: Place, *, fresh: bool) -> int:
         changed = launch.on_first(place, lambda: prepare(stack, path, spec, fresh=fresh))
         words = stack.enter_context(LastWords(path, place))
         data = open_dataset(spec, path, place)
+        require_memory(spec, data, place, device)
         words.emit = emit = Emitter(
             path / events_file(place.rank),
             rank=place.rank,
@@ -68,11 +69,12 @@ def _train(spec: RunSpec, path: Path, place: Place, *, fresh: bool) -> int:
         checkpoints = Checkpoints(path / "checkpoints", spec.checkpoint, rank=place.rank, world=place.world, notify=tell)
         stack.callback(checkpoints.wait)
         found = newest(checkpoints)
+        launch.on_first(place, lambda: same_data(path, data, found))
         state = build.build(spec, data, mesh, device, load_role=None if found else load_role)
         if found is not None:
             checkpoints.load(found, build.saved(state))  # into the live tensors
             state.samples = found.samples
-        info = launch.on_first(place, lambda: describe(spec, path, data, device, place, tell, found))
+        info = launch.on_first(place, lambda: describe(spec, path, data, device, place, tell))
         say_start(tell, state, found, changed, data, info, place)
         loader = Loader(
             data, spec.data, seed=spec.seed, global_batch=spec.global_batch, data_rank=mesh.data_rank, data_parallel=mesh.data_parallel,
@@ -173,10 +175,21 @@ def load_role(role: RoleSpec) -> Mapping[str, Any]:
     return load_weights(folder.open_run(role.init))
 
 
-def describe(
-    spec: RunSpec, path: Path, data: Dataset, device: torch.device, place: Place, tell: Callable[[str, str], None], found: Found | None
-) -> dict[str, Any]:
-    """On rank 0: what there is to know of the run at its start, written to run.json and graph.json. Raises RunError for other data."""
+def count_parameters(spec: RunSpec, data: Dataset) -> int:
+    """Parameters of the student."""
+    with torch.device("meta"):
+        return sum(p.numel() for p in build.bare_network(spec, data).parameters())
+
+
+def require_memory(spec: RunSpec, data: Dataset, place: Place, device: torch.device) -> None:
+    """Raises RunError for a run that cannot fit into this machine or the device."""
+    need = fits.floors(spec, channels=data.channels, size=data.size, num_parameters=count_parameters(spec, data))
+    total = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
+    fits.require(need, ranks=place.local_world, host=fits.host_memory(), device=total)
+
+
+def same_data(path: Path, data: Dataset, found: Found | None) -> None:
+    """On rank 0: raises RunError if a run is to go on with other data than it began with."""
     old = folder.open_run(str(path)).info if (path / "run.json").is_file() else found.meta if found else {}
     if old.get("data_fingerprint", data.fingerprint) != data.fingerprint:
         then = f"{old['num_samples']} samples then, {len(data)} now" if "num_samples" in old else f"{len(data)} samples now"
@@ -185,11 +198,15 @@ def describe(
             where=f"run {path.name}",
             fix="Bring the old files back, or start another run with --run NAME.",
         )
+
+
+def describe(
+    spec: RunSpec, path: Path, data: Dataset, device: torch.device, place: Place, tell: Callable[[str, str], None]
+) -> dict[str, Any]:
+    """On rank 0: what there is to know of the run at its start, written to run.json and graph.json."""
     flops_peak, peak_source = peak.peak_flops(spec.observe.peak, device, spec.precision.compute)
     ops = record_graph(spec, data)
     work = count_flops(spec, data, ops, tell)
-    with torch.device("meta"):
-        num_parameters = sum(p.numel() for p in build.bare_network(spec, data).parameters())
     info = {
         "num_samples": len(data),
         "num_classes": data.num_classes,
@@ -198,7 +215,7 @@ def describe(
         "size": data.size,
         "data_name": data.name,
         "data_fingerprint": data.fingerprint,
-        "num_parameters": num_parameters,
+        "num_parameters": count_parameters(spec, data),
         "flops_per_sample": work.model if work else None,
         "hardware_flops_per_sample": work.hardware if work else None,
         "peak_flops": flops_peak,

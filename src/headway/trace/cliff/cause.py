@@ -43,7 +43,7 @@ ACTIONS: Final[Mapping[str, str]] = {
     "profiler": "Nothing: steps are slower while they are traced.",
     "clocks": "Look at power and temperature of the device.",
     "machine": "Give the run its cores: fewer workers and threads, no neighbours.",
-    "unknown": "Trace such steps: headway profile RUN.",
+    "unknown": "Trace such steps: of a live run with headway profile RUN, of the next one with --observe.profile-steps.",
 }
 
 
