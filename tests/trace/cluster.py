@@ -45,6 +45,8 @@ class Cluster:
     late_input_ns: Mapping[int, float] = field(default_factory=dict)  # more for each of its batches
     gc_ns: Mapping[int, float] = field(default_factory=dict)  # in Python's collector, each step, before the backward
     save_ns: Mapping[int, float] = field(default_factory=dict)  # of its training thread, each step, after the optimizer is issued
+    retries: int = 0  # requests of a step, in the backward, for which the allocator gives its segments back
+    free_bytes: int = 8 << 30  # reserved and not allocated then; each request asks for 1 GiB
     # clocks
     offset_ns: Mapping[int, float] = field(default_factory=dict)
     drift_ppm: Mapping[int, float] = field(default_factory=dict)

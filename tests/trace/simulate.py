@@ -156,6 +156,24 @@ class _Machine:
                 self.moved.append(Moved(self.step, name, axis, begin, end, last, here))
         return end
 
+    def holds(self, size: int, reserved: int) -> None:
+        """The profiler notes that a block of `size` bytes was given (taken back: below 0)."""
+        args = {"Bytes": size, "Addr": 4096, "Device Type": 1, "Total Allocated": 40 << 30, "Total Reserved": reserved}
+        of_rank = {"Device Id": {r: r % self.c.ranks_per_host for r in range(self.c.world)}}
+        self.spans.append(Span("cpu_instant_event", "[memory]", self.host.copy(), self.host.copy(), self.all, args=args, of_rank=of_rank))
+
+    def retries(self, where: NDArray[np.bool_]) -> None:
+        """A request finds no block: segments are freed, for which the device must be done, and it is asked again."""
+        reserved = (40 << 30) + self.c.free_bytes
+        self.holds(-512, reserved)
+        self.works("cuda_runtime", "cudaMalloc", 60_000.0, where)
+        done = np.max(list(self.free.values()), axis=0)
+        self.works("cuda_runtime", "cudaFree", np.maximum(done - self.host, 0.0) + 150_000.0, where)
+        for _ in range(3):
+            self.works("cuda_runtime", "cudaFree", 150_000.0, where)
+        self.works("cuda_runtime", "cudaMalloc", 400_000.0, where)
+        self.holds(1 << 30, reserved)
+
     def waits(self) -> None:
         """The host waits until its device has done everything."""
         done = np.max(list(self.free.values()), axis=0)
@@ -254,6 +272,8 @@ def _layers(m: _Machine, stage: int, where: NDArray[np.bool_], back: bool, after
             m.kernel("aten::mm", name, c.kernel_ns, where, args, after)
         if c.mesh.get("tp", 1) > 1:
             after = m.collective("all_reduce", "tp", c.activation_bytes, where, m.free[COMPUTE])
+        if back and i < c.retries:
+            m.retries(where)
         if back:
             done = np.maximum(m.free[COMPUTE], after)
             for axis in data:
@@ -288,6 +308,9 @@ def events(run: Run, rank: int) -> list[dict[str, Any]]:
         args = {**s.args, **{k: v[rank] for k, v in s.of_rank.items()}}
         args |= {} if on_host else {"device": device, "stream": s.stream}
         pid, tid = (1000 + rank, 1000 + rank) if on_host else (device, s.stream)
+        if s.cat == "cpu_instant_event":
+            out.append({"ph": "i", "s": "t", "cat": s.cat, "name": s.name, "pid": pid, "tid": tid, "ts": a / 1000, "args": args})
+            continue
         out.append({"ph": "X", "cat": s.cat, "name": s.name, "pid": pid, "tid": tid, "ts": a / 1000, "dur": (b - a) / 1000, "args": args})
     return out
 

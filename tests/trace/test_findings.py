@@ -45,6 +45,9 @@ def spec(**fields: Any) -> dict[str, Any]:
         (patches.keep_gathered, spec(mesh__dp_shard=2), 0.1, {"mesh.reshard": False}),
         (patches.keep_gathered, spec(mesh__dp_shard=2, mesh__reshard=False), 0.1, None),
         (patches.keep_gathered, spec(), 0.1, None),
+        (patches.less_memory, spec(), 0.1, {"accumulate": 2}),
+        (patches.less_memory, spec(accumulate=128), 0.1, {"remat.mode": "full"}),
+        (patches.less_memory, spec(accumulate=128, remat__mode="full"), 0.1, None),
     ],
 )
 def test_patches(patch: patches.Patch, settings: dict[str, Any], share: float, expected: dict[str, Any] | None) -> None:

@@ -131,7 +131,10 @@ def account(
             "collectives": collectives(seats, meeting),
             "critical_path": critical_path(run) if run else None,
         },
-        findings=supported(findings(rows, {row["rank"]: row["wait_ns"] for row in lateness}, run, given.spec), notes),
+        findings=supported(
+            findings(rows, {row["rank"]: row["wait_ns"] for row in lateness}, run, given.spec, [(rank, f.retries) for rank, f in ranked]),
+            notes,
+        ),
         cliffs=_cliffs(given.events),
         stragglers=stragglers(seats, measured, meeting),
         memory=memory,

@@ -15,6 +15,7 @@ from headway.spec.breakdown import RankBreakdown, StepBreakdown
 from headway.spec.finding import Finding
 from headway.trace import patches
 from headway.trace.evidence import evidence, in_bucket
+from headway.trace.memory.retry import Retries, lines, reason
 from headway.trace.patches import Patch
 from headway.trace.replay.question import Answer, answers, questions
 from headway.trace.replay.run import Replay
@@ -56,6 +57,19 @@ CAUSES: Mapping[str, Cause] = {
     "allocator": Cause(
         "The device waits {ms} ms of a step for memory to be allocated or freed", 0.8,
         "Keep shapes constant so that the caching allocator reuses blocks (expandable_segments helps), and leave memory free.",
+    ),
+    "fragmentation": Cause(
+        "The device waits {ms} ms of a step because free memory is in pieces: the allocator gives its cache back and asks again", 0.8,
+        "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts; keep shapes constant.",
+    ),
+    "full": Cause(
+        "The device waits {ms} ms of a step because its memory is full: the allocator gives its cache back and asks again", 0.8,
+        "Leave memory free: smaller micro-batches, activations recomputed, more shards.", patches.less_memory,
+    ),
+    "retries": Cause(
+        "The device waits {ms} ms of a step because the allocator finds no block, gives its cache back and asks again", 0.7,
+        "Memory is full or in pieces; a trace with profile_memory=True tells which: leave some free, or set "
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
     ),
     "compile": Cause(
         "The device waits {ms} ms of a step for compilation", 0.8,
@@ -105,9 +119,15 @@ _SMALL_NS = 20_000  # kernels shorter than this in the median cannot hide their 
 
 
 def findings(
-    ranks: Sequence[RankBreakdown], late: Mapping[int, int], run: Replay | None, spec: Mapping[str, Any] | None
+    ranks: Sequence[RankBreakdown],
+    late: Mapping[int, int],
+    run: Replay | None,
+    spec: Mapping[str, Any] | None,
+    retries: Sequence[tuple[int, Retries]] = (),
 ) -> tuple[Finding, ...]:
-    """Findings over all profiled steps. `late` is time that each rank made others wait; `spec` the settings of a run of ours."""
+    """Findings over all profiled steps. `late` is time that each rank made others wait; `spec` the settings of a run of ours;
+    `retries` those of allocators, by rank.
+    """
     profiled = [replace(r, steps=kept) for r in ranks if (kept := tuple(s for s in r.steps if s.buckets))]
     if run is None or not profiled or not run.base.step_ns > 0:
         return ()
@@ -116,25 +136,34 @@ def findings(
     wait = statistics.fmean(sum(ns for n, ns in s.buckets.items() if n.startswith("comm.") and n.endswith(".wait")) for s in steps)
     worst = max(late, key=lambda r: late[r]) if late and wait >= LEAST_SHARE * run.base.step_ns else None
     found = answers(run, list(questions(run, idle, worst)), LEAST_SHARE * run.base.step_ns)
-    return tuple(_finding(a, run, profiled, late, wait, spec) for a in found if round(a.gain_ns) > 0)
+    return tuple(_finding(a, run, profiled, late, wait, spec, retries) for a in found if round(a.gain_ns) > 0)
 
 
 def _finding(
-    answer: Answer, run: Replay, ranks: Sequence[RankBreakdown], late: Mapping[int, int], wait: float, spec: Mapping[str, Any] | None
+    answer: Answer,
+    run: Replay,
+    ranks: Sequence[RankBreakdown],
+    late: Mapping[int, int],
+    wait: float,
+    spec: Mapping[str, Any] | None,
+    retries: Sequence[tuple[int, Retries]],
 ) -> Finding:
-    asked = answer.question
-    kind = "fuse" if asked.kind == "floor" and asked.bucket.removeprefix("compute.") in _BOUND_BY_MEMORY else asked.kind
-    cause = CAUSES[kind]
+    asked, kind, shown = answer.question, answer.question.kind, evidence(answer, run, ranks, late)
     thing = _CALLED.get(asked.bucket.removeprefix("compute."), asked.bucket)
-    if kind == "launch":
+    if kind == "floor" and asked.bucket.removeprefix("compute.") in _BOUND_BY_MEMORY:
+        kind = "fuse"
+    elif kind == "launch":
         thing = "many small kernels" if _small(run) else "work"
+    elif kind == "allocator":
+        kind, shown = reason(r for _, r in retries), (*lines(retries, {r.rank: len(r.steps) for r in ranks}), *shown)
+    cause = CAUSES[kind]
     words = {"ms": f"{answer.gain_ns / 1e6:.2f}", "rank": asked.rank, "thing": thing, "wait": f"{wait / 1e6:.2f}"}
     return Finding(
         what=cause.what.format(**words),
         bucket=asked.bucket,
         recoverable_ns=round(answer.gain_ns),
         confidence=_confidence(cause, asked.bucket, ranks),
-        evidence=evidence(answer, run, ranks, late)[:8],
+        evidence=shown[:8],
         action=cause.action.format(**words),
         bucket_ns=round(statistics.fmean(in_bucket(s, asked.bucket) for r in ranks for s in r.steps)),
         patch=cause.patch(spec, answer.gain_ns / run.base.step_ns) if spec else None,

@@ -6,7 +6,7 @@ A file is read and reduced by itself, in any process; the timeline (`Table`) end
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.spec.breakdown import Health
@@ -19,6 +19,7 @@ from headway.trace.host import Host, hosts
 from headway.trace.launcher import Launchers, launchers
 from headway.trace.memory.history import History
 from headway.trace.memory.profiler import histories
+from headway.trace.memory.retry import Retries, retries
 from headway.trace.read.file import read
 from headway.trace.replay.script import Script, script
 from headway.trace.table import Table
@@ -50,6 +51,7 @@ class FileParts:
     parts: tuple[Part, ...]
     health: tuple[Health, ...]
     memory: tuple[History, ...] = ()  # what allocators did, one a device
+    retries: Retries = field(default_factory=Retries)  # of the allocator, within steps
     flight: tuple[FlightLog, ...] = ()
     nccl: tuple[NcclLog, ...] = ()
     counters: tuple[KernelCounters, ...] = ()
@@ -88,7 +90,11 @@ def of_table(table: Table) -> FileParts:
     parts = tuple(_part(table, work, host) for work in works(table, host))
     health = (*doubts.of_table(table), *(h for part in parts for h in doubts.of_work(part.work)))
     memory = histories(table.allocations, table, host) if table.allocations is not None else ()
-    return FileParts(source=table.source, rank=table.rank, world=table.world, host=table.host, parts=parts, health=health, memory=memory)
+    spans = [(int(p.windows.edges[0]), int(p.windows.edges[-1])) for p in parts]
+    return FileParts(
+        source=table.source, rank=table.rank, world=table.world, host=table.host, parts=parts, health=health, memory=memory,
+        retries=retries(table, memory, spans),
+    )  # fmt: skip
 
 
 def _part(table: Table, work: Work, host: Host) -> Part:

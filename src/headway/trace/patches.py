@@ -56,6 +56,15 @@ def keep_gathered(spec: Mapping[str, Any], share: float) -> dict[str, Any] | Non
     return {"mesh.reshard": False} if isinstance(sharded, int) and sharded > 1 and _at(spec, "mesh.reshard") is True else None
 
 
+def less_memory(spec: Mapping[str, Any], share: float) -> dict[str, Any] | None:
+    """Micro-batches of half the size; where they cannot be halved, activations recomputed."""
+    batch, now = _at(spec, "global_batch"), _at(spec, "accumulate")
+    axes = [_at(spec, f"mesh.{axis}") for axis in ("dp_replicate", "dp_shard")]
+    if all(isinstance(n, int) and n > 0 for n in (batch, now, *axes)) and batch % (2 * now * axes[0] * axes[1]) == 0:
+        return {"accumulate": 2 * now}
+    return {"remat.mode": "full"} if _at(spec, "remat.mode") == "none" else None
+
+
 def _at(spec: Mapping[str, Any], name: str) -> Any:
     value: Any = spec
     for part in name.split("."):

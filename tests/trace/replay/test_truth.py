@@ -34,6 +34,8 @@ CASES: dict[str, tuple[Cluster, dict[str, Any], str, str]] = {
     "slow rank": (Cluster(), {"slow_compute": {1: 1.5}}, "comm.wait", "Rank 1 computes slower"),
     "missing overlap": (Cluster(gradient_bytes=256 << 20, layers=8), {"overlap": False}, "comm", "compute could hide"),
     "checkpoint": (Cluster(), {"save_ns": {0: 18e6, 1: 18e6}}, "idle.checkpoint", "for a checkpoint"),
+    "fragmentation": (Cluster(), {"retries": 3}, "idle.allocator", "free memory is in pieces"),
+    "full memory": (Cluster(), {"retries": 3, "free_bytes": 1 << 28}, "idle.allocator", "its memory is full"),
     "garbage collection": (Cluster(), {"gc_ns": {0: 18e6}}, "idle.gc", "garbage collector"),
 }
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from headway.spec.breakdown import IDLE_CAUSES
 from headway.trace import marks
 from headway.trace.host import LAUNCH, Host
+from headway.trace.memory.retry import FREE
 from headway.trace.sweep import EMPTY, Ints, Steps, distinct, inside, union
 from headway.trace.table import Kind, Table
 from headway.trace.windows import Windows
@@ -94,15 +95,15 @@ def _causes(work: Work, windows: Windows, host: Host) -> Steps:
 def _blocks(table: Table, work: Work, host: Host) -> tuple[Ints, Ints, Ints]:
     """(start, end, row of work) of calls that ended because work of the device had ended.
 
-    Calls that synchronise, copies, and calls that took far longer than others: the work is the copy itself, or the last that was
-    launched before the call and ended in it.
+    Calls that synchronise or free memory of the device, copies, and calls that took far longer than others: the work is the copy itself, or
+    the last that was launched before the call and ended in it.
     """
     calls = table.rows(Kind.RUNTIME)
     calls = calls[np.isin(table.track[calls], np.append(distinct(work.track), host.training))]
     if not len(calls) or not len(work):
         return EMPTY, EMPTY, EMPTY
     time = table.end[calls] - table.start[calls]
-    waits = table.coded(marks.cause)[calls] == marks.CAUSE_CODE["sync"]
+    waits = (table.coded(marks.cause)[calls] == marks.CAUSE_CODE["sync"]) | table.named(lambda n: FREE.match(n) is not None)[calls]
     copies = table.named(lambda n: _COPIES.match(n) is not None)[calls]
     long = time > max(LONG_NS, _FAR * int(np.median(time)))
     chosen = waits | copies | long
