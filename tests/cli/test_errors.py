@@ -108,6 +108,16 @@ def test_wrong_input_is_one_paragraph(line: str, place: Path, capsys: pytest.Cap
     assert "--run floats" in line or not (place / "runs").exists(), "a refused command leaves nothing behind"
 
 
+@pytest.mark.parametrize(("local_rank", "said"), [("0", 1), ("1", 0)])
+def test_settings_of_all_ranks_are_refused_by_one_of_a_machine(
+    local_rank: str, said: int, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("RANK", local_rank), ("WORLD_SIZE", "2"), ("LOCAL_RANK", local_rank)):
+        monkeypatch.setenv(name, value)
+    assert main(["train", "digits", "--mesh.dp-shard", "4"]) == 2
+    assert capsys.readouterr().err.count("Error: ") == said
+
+
 def test_all_problems_at_once_and_without_torch(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "digits", "--global-batch", "33", "--mesh.dp-shard", "2", "--mesh.tp", "2", "--model.heads", "5", "--json"]) == 2
     problems = json.loads(capsys.readouterr().out)["problems"]

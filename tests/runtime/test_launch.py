@@ -92,12 +92,12 @@ def first(fail: bool) -> Any:
     try:
         return launch.on_first(place, make), calls
     except SpecError as error:
-        return (error.what, error.where, error.fix), calls
+        return (error.what, error.where, error.fix, error.relayed), calls
 
 
 def test_the_first_rank_makes_it_and_all_have_it() -> None:
     assert run_ranks(first, 2, False) == [({"answer": 42}, [0]), ({"answer": 42}, [])]
-    assert run_ranks(first, 2, True) == [(("no", "here", "do"), [0]), (("no", "here", "do"), [])]
+    assert run_ranks(first, 2, True) == [(("no", "here", "do", False), [0]), (("no", "here", "do", True), [])]
 
 
 def group_of_one() -> list[bool]:

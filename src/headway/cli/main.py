@@ -76,7 +76,8 @@ def _say(error: HeadwayError) -> int:
     """One paragraph, by the process that people look at; the exit code."""
     from headway.runtime.launch import leave_words
 
-    if not leave_words(error):
+    same = error.relayed or (isinstance(error, SpecError) and os.environ.get("LOCAL_RANK", "0") != "0")  # settings are those of all ranks
+    if not leave_words(error) and not same:
         print(f"Error: {error}", file=sys.stderr)
     return 2
 

@@ -241,7 +241,7 @@ def gpu_of(place: Place, num_gpus: int, environ: Mapping[str, str]) -> int:
 
 
 def on_first(place: Place, make: Callable[[], T]) -> T:
-    """`make()` on rank 0, its result on every rank; an error there is raised on every rank."""
+    """`make()` on rank 0, its result on every rank; an error there is raised on every rank, for rank 0 to say."""
     if place.world == 1:
         return make()
     import torch.distributed as dist
@@ -254,5 +254,6 @@ def on_first(place: Place, make: Callable[[], T]) -> T:
             box[1] = error
     dist.broadcast_object_list(box, src=0)
     if box[1] is not None:
+        box[1].relayed = place.rank != 0
         raise box[1]
     return box[0]  # type: ignore[no-any-return]

@@ -18,8 +18,10 @@ import traceback
 class HeadwayError(Exception):
     """What happened, where, and how to put it right, in one paragraph.
 
-    Parts are kept apart so that programs can read them; `str()` joins them.
+    Parts are kept apart so that programs can read them; `str()` joins them. `relayed`: another process says it.
     """
+
+    relayed = False
 
     def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
         self.what, self.where, self.fix = what, where, fix
