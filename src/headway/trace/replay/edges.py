@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headway.spec.event import PHASES
 from headway.trace.classify import LEVEL
@@ -19,6 +20,10 @@ from headway.trace.work import NUM_CLASSES, Work
 NONE: Final = -1  # no node; the meeting m is the node NONE - 1 - m
 NEAR_NS: Final = 20_000  # work that begins so soon after work of another stream has ended is taken to have waited for it
 _BACK: Final = 16
+
+
+Ints32 = NDArray[np.int32]
+Codes = NDArray[np.int8]
 
 
 class Role(IntEnum):
@@ -47,19 +52,22 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Loose:
-    """One device: its nodes, the order of their time, and edges whose weights are not fitted yet."""
+    """One device: its nodes, the order of their time, and edges whose weights are not fitted yet.
 
-    row: Ints
+    Thousands of devices lie side by side: numbers of nodes and rows are int32, codes int8, times int64.
+    """
+
+    row: Ints32
     own: Ints
     measured: Ints
-    blocked: Ints
-    role: Ints
-    order: Ints
-    arrives: Ints  # the meeting that a node arrives at, -1 none
-    needs: Ints  # the meeting that a node needs
-    node: Ints
-    source: Ints
-    kind: Ints
+    blocked: Codes
+    role: Codes
+    order: Ints32
+    arrives: Ints32  # the meeting that a node arrives at, -1 none
+    needs: Ints32  # the meeting that a node needs
+    node: Ints32
+    source: Ints32
+    kind: Codes
     weight: Ints
     cost: Spent
     last: Ints  # node of the end of each row of work
@@ -71,16 +79,16 @@ class _Many:
     """Edges being collected."""
 
     def __init__(self) -> None:
-        self.parts: list[tuple[Ints, Ints, Ints, Ints]] = []
+        self.parts: list[tuple[Ints32, Ints32, Codes, Ints]] = []
         self.costs: list[Spent] = []
 
     def add(self, kind: Kind, node: Ints, source: Ints, weight: Ints | int = 0, cost: Ints | None = None) -> None:
         n = len(node)
         full = np.broadcast_to(np.asarray(weight, np.int64), n)
-        self.parts.append((node, source, np.full(n, int(kind), np.int64), full))
+        self.parts.append((node.astype(np.int32), source.astype(np.int32), np.full(n, int(kind), np.int8), full))
         self.costs.append(Spent(EMPTY, EMPTY, EMPTY) if cost is None else Spent.of_rows(cost))
 
-    def done(self) -> tuple[Ints, Ints, Ints, Ints, Spent]:
+    def done(self) -> tuple[Ints32, Ints32, Codes, Ints, Spent]:
         node, source, kind, weight = (np.concatenate(x) for x in zip(*self.parts, strict=True))
         return node, source, kind, weight, Spent.joined(self.costs, [len(p[0]) for p in self.parts])
 
@@ -102,11 +110,11 @@ def loose(seat: Seat, script: Script, meets: Ints, arrived: Ints) -> Loose:
     own = np.concatenate(([origin], work.end - work.start, np.zeros(len(matched), np.int64), np.maximum(end - held, 0)))
     own[ends[matched]] = np.maximum(work.end[matched] - np.maximum(when, work.start[matched]), 0)
     measured = np.concatenate(([origin], work.end, work.start[matched], end))
-    blocked = np.full(len(row), -1, np.int64)
+    blocked = np.full(len(row), -1, np.int8)
     if len(script.block_on):
         blocked[host[waits]] = script.block_cause[probe[waits]]
     roles = _roles(work, script)
-    role = np.concatenate(([Role.OTHER], roles, roles[matched], np.full(hosts, Role.OTHER))).astype(np.int64)
+    role = np.concatenate(([Role.OTHER], roles, roles[matched], np.full(hosts, Role.OTHER))).astype(np.int8)
     entry = ends.copy()
     entry[matched] = begins
     many = _Many()
@@ -127,10 +135,11 @@ def loose(seat: Seat, script: Script, meets: Ints, arrived: Ints) -> Loose:
     later = np.concatenate(([0], np.zeros(n, np.int64), np.ones(len(matched), np.int64), np.full(hosts, 2)))
     order = np.lexsort((np.arange(len(row)), since, later, time))
     order = np.concatenate(([0], order[order != 0]))
-    arrives, needs = np.full(len(row), -1, np.int64), np.full(len(row), -1, np.int64)
+    arrives, needs = np.full(len(row), -1, np.int32), np.full(len(row), -1, np.int32)
     arrives[begins], needs[ends[matched]] = meets[matched], meets[matched]
     return Loose(
-        row=row, own=own, measured=measured, blocked=blocked, role=role, order=order, arrives=arrives, needs=needs,
+        row=row.astype(np.int32), own=own, measured=measured, blocked=blocked, role=role, order=order.astype(np.int32),
+        arrives=arrives, needs=needs,
         node=node, source=source, kind=kind, weight=weight, cost=cost,
         last=ends, step=np.where(work.linked, windows.of_launch(work, origin), -1) if n else meets,
         hosts=np.concatenate(([0], host[~waits])),

@@ -10,16 +10,16 @@ takes what remains: without a change, every node has the value that was measured
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from headway.trace.ranks.match import Seat
-from headway.trace.replay.edges import NONE, Loose, Role, loose
+from headway.trace.replay.edges import NONE, Codes, Ints32, Loose, Role, loose
 from headway.trace.replay.script import Script
 from headway.trace.replay.spent import Spent
 from headway.trace.sweep import Ints
@@ -63,15 +63,15 @@ class Graph:
     begin and of the host's end of each step.
     """
 
-    seat: Ints
-    row: Ints
+    seat: Ints32
+    row: Ints32
     own: Ints
     measured: Ints
-    blocked: Ints
-    role: Ints
-    node: Ints
-    source: Ints
-    kind: Ints
+    blocked: Codes
+    role: Codes
+    node: Ints32
+    source: Ints32
+    kind: Codes
     weight: Ints
     cost: Spent
     last: tuple[Ints, ...]
@@ -102,16 +102,16 @@ def graph(seats: Sequence[Seat], scripts: Sequence[Script], meets: Sequence[Ints
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     num_meets = 1 + max((int(m.max()) for m in meets if len(m)), default=-1)
     total = int(offsets[-1]) + num_meets
-    seat = np.concatenate([np.full(n, i, np.int64) for i, n in enumerate(sizes)] + [np.full(num_meets, -1, np.int64)])
-    row, own, measured, blocked = (
-        np.concatenate([*(getattr(p, n) for p in parts), np.full(num_meets, fill, np.int64)])
-        for n, fill in (("row", int(Arrived.ALL)), ("own", 0), ("measured", 0), ("blocked", -1))
-    )
-    role = np.concatenate([*(p.role for p in parts), np.full(num_meets, Role.COMM, np.int64)])
+    seat = np.repeat(np.arange(-1, len(parts), dtype=np.int32), [0, *sizes])
+    seat = np.append(seat, np.full(num_meets, -1, np.int32))
+    nodes: Mapping[str, Any] = {
+        name: np.concatenate([*(column := [getattr(p, name) for p in parts]), np.full(num_meets, fill, column[0].dtype)])
+        for name, fill in (("row", Arrived.ALL), ("own", 0), ("measured", 0), ("blocked", -1), ("role", Role.COMM))
+    }
     node, source, kind, weight = (np.concatenate([getattr(p, n) for p in parts]) for n in ("node", "source", "kind", "weight"))
     cost = Spent.joined([p.cost for p in parts], [len(p.node) for p in parts])
-    shift = np.repeat(offsets[:-1], [len(p.node) for p in parts])
-    node, source = (np.where(x >= 0, x + shift, offsets[-1] + NONE - 1 - x) for x in (node, source))  # below NONE: meetings
+    shift = np.repeat(offsets[:-1].astype(np.int32), [len(p.node) for p in parts])
+    node, source = (np.where(x >= 0, x + shift, np.int32(offsets[-1] + NONE - 1) - x) for x in (node, source))  # below NONE: meetings
     place = _order(parts, offsets, num_meets, total)
     node, source = place[node], place[source]
     keep = np.flatnonzero(source < node)
@@ -120,11 +120,12 @@ def graph(seats: Sequence[Seat], scripts: Sequence[Script], meets: Sequence[Ints
     moved[keep] = np.arange(len(keep))
     node, source, kind, weight, cost = node[keep], source[keep], kind[keep], weight[keep], cost.moved(moved)
     at = np.argsort(place, kind="stable")
-    seat, row, own, measured, blocked = (x[at] for x in (seat, row, own, measured, blocked))
-    alone = np.setdiff1d(np.arange(total), node)
+    nodes = {name: x[at] for name, x in nodes.items()}
+    own, measured = nodes["own"], nodes["measured"]
+    alone = np.setdiff1d(np.arange(total, dtype=np.int32), node)
     own[alone] = measured[alone]  # nothing is known to hold it: it stays where it was
     return Graph(
-        seat=seat, row=row, own=own, measured=measured, blocked=blocked, role=role[at], node=node, source=source, kind=kind,
+        seat=seat[at], **nodes, node=node, source=source, kind=kind,
         weight=_fitted(node, source, weight, cost, measured, own), cost=cost,
         last=tuple(place[o + p.last] for o, p in zip(offsets[:-1], parts, strict=True)),
         steps=tuple(p.step for p in parts),
@@ -132,12 +133,12 @@ def graph(seats: Sequence[Seat], scripts: Sequence[Script], meets: Sequence[Ints
     )  # fmt: skip
 
 
-def _order(parts: Sequence[Loose], offsets: Ints, num_meets: int, total: int) -> Ints:
+def _order(parts: Sequence[Loose], offsets: Ints, num_meets: int, total: int) -> Ints32:
     """The place of each node. A device's nodes keep the order of their time; one that needs a meeting comes after it.
 
     Where clocks contradict each other, the node comes anyway, and loses the edge from its meeting.
     """
-    place = np.full(total, -1, np.int64)
+    place = np.full(total, -1, np.int32)
     left = np.zeros(num_meets, np.int64)
     for p in parts:
         np.add.at(left, p.arrives[p.arrives >= 0], 1)
@@ -180,7 +181,7 @@ def _order(parts: Sequence[Loose], offsets: Ints, num_meets: int, total: int) ->
     return place
 
 
-def _fitted(node: Ints, source: Ints, weight: Ints, cost: Spent, measured: Ints, own: Ints) -> Ints:
+def _fitted(node: Ints32, source: Ints32, weight: Ints, cost: Spent, measured: Ints, own: Ints) -> Ints:
     """Weights with which every node has the value that was measured.
 
     An edge that would come later is shortened; of the edges that come first, the last takes what is missing.
