@@ -45,7 +45,7 @@ def series(breakdown: Breakdown, kind: Kind) -> dict[str, Any] | None:
         "colours": colours(kind, list(names)),
         "bins": bins,
         "views": [_view(label, steps, kind, names, place, len(bins)) for label, steps in everyone + chosen],
-        "note": _note(kind, len(numbers), per_bin, len(devices), len(chosen)),
+        "note": _note(len(numbers), per_bin, len(devices), len(chosen)),
     }
 
 
@@ -108,7 +108,7 @@ def _view(
     return {"label": label, "count": count, "wall": wall, "max": longest, "cells": cells}
 
 
-def _note(kind: Kind, num_steps: int, per_bin: int, num_devices: int, num_chosen: int) -> str:
+def _note(num_steps: int, per_bin: int, num_devices: int, num_chosen: int) -> str:
     notes = [f"{num_steps:,} step{'s' * (num_steps != 1)}"]
     if per_bin > 1:
         notes.append(f"a bar is the mean of {per_bin} steps that follow each other, the tick above it the slowest of them")

@@ -49,7 +49,7 @@ def works(table: Table, host: Host) -> tuple[Work, ...]:
     """Work per device, in order of device number; one named cpu when the trace has none."""
     rows = table.rows(*DEVICE_WORK)
     if not len(rows):
-        return (_cpu(table, host),) if host.training >= 0 else ()
+        return (_cpu(table),) if host.training >= 0 else ()
     level, track, launched, linked = _levels(table, rows), *_launches(table, rows)
     out = []
     for device in distinct(table.device[rows]):
@@ -109,7 +109,7 @@ def _launches(table: Table, rows: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     return np.where(linked, table.track[calls[at]], -1), np.where(linked, table.start[calls[at]], launched), linked
 
 
-def _cpu(table: Table, host: Host) -> Work:
+def _cpu(table: Table) -> Work:
     """Leaf operators of the training thread and of threads that run backward nodes; Gloo's spans of the whole process."""
     operators = table.rows(Kind.OPERATOR)
     on_gloo = (table.kind == Kind.MARK) & table.named(lambda n: n.startswith("gloo:"))
