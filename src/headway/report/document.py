@@ -53,9 +53,9 @@ def facts_of(facts: Mapping[str, object]) -> Html:
     return tag("dl", *(tag("div", tag("dt", k), tag("dd", v)) for k, v in facts.items() if v not in (None, "")), class_="facts")
 
 
-def section(identity: str, title: str, *children: object) -> Html:
+def section(identity: str, title: str, *children: object, class_: str | None = None) -> Html:
     """One card of the page."""
-    return tag("section", tag("h2", title), *children, id=identity)
+    return tag("section", tag("h2", title), *children, class_=class_, id=identity)
 
 
 def scrolled(table: Html, label: str) -> Html:

@@ -21,7 +21,7 @@ from headway.report.account import (
 )
 from headway.report.beside import beside_section
 from headway.report.curve import Curve, curves
-from headway.report.document import Section, document, facts_of, write
+from headway.report.document import Section, document, facts_of, scrolled, section, write
 from headway.report.kernels import cliff_section, kernel_section
 from headway.report.markup import Html, script_json, tag
 from headway.report.memory import memory_section
@@ -150,7 +150,7 @@ def _tiles(b: Breakdown, lines: Sequence[Curve]) -> Html | None:
 def _training(lines: Sequence[Curve]) -> Html | None:
     if not lines:
         return None
-    return tag("section", tag("h2", "Training"), tag("div", *(figure(c, i) for i, c in enumerate(lines)), class_="curves"), id="training")
+    return section("training", "Training", tag("div", *(figure(c, i) for i, c in enumerate(lines)), class_="curves"))
 
 
 def _samples(png: bytes | None) -> Html | None:
@@ -158,7 +158,7 @@ def _samples(png: bytes | None) -> Html | None:
         return None
     source = "data:image/png;base64," + base64.b64encode(png).decode("ascii")
     picture = tag("img", src=source, alt="Samples drawn from the network", class_="samples")
-    return tag("section", tag("h2", "Samples"), picture, id="samples")
+    return section("samples", "Samples", picture)
 
 
 def _settings(run: Mapping[str, Any] | None) -> Html | None:
@@ -167,8 +167,8 @@ def _settings(run: Mapping[str, Any] | None) -> Html | None:
     if not fields:
         return None
     rows = [tag("tr", tag("td", tag("span", k, class_="name")), tag("td", v)) for k, v in fields.items()]
-    table = tag("div", tag("table", tag("tbody", *rows)), class_="scroll", tabindex="0", role="group", aria_label="Settings")
-    return tag("section", tag("h2", "Settings"), tag("details", tag("summary", f"{len(fields)} fields"), table), id="settings")
+    table = scrolled(tag("table", tag("tbody", *rows)), "Settings")
+    return section("settings", "Settings", tag("details", tag("summary", f"{len(fields)} fields"), table))
 
 
 def _footer(b: Breakdown) -> Html:

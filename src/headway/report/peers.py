@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from headway.report import format as fmt
-from headway.report.document import scrolled
+from headway.report.document import scrolled, section
 from headway.report.markup import Html, tag
 from headway.report.sheet import Sheet
 from headway.spec.breakdown import Breakdown, RankBreakdown
@@ -110,15 +110,14 @@ def peers_section(b: Breakdown) -> Html | None:
     if not late and not b.stragglers and not clock_text(b):
         return None
     steps = num_steps(b)
-    return tag(
-        "section",
-        tag("h2", "Ranks against each other, per step"),
+    return section(
+        "peers",
+        "Ranks against each other, per step",
         _late_table(late[:PAGE], steps),
         _straggler_table(b.stragglers[:PAGE])
         if b.stragglers or num_steps(b) < ENOUGH
         else tag("p", "No rank is slower than its peers by more than chance.", class_="note"),
         _clock_table([r for r in b.ranks if r.clock_source in ("collectives", "none")][:PAGE]),
-        id="peers",
     )
 
 

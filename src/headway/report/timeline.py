@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from headway.report.colour import colours
+from headway.report.document import section
 from headway.report.markup import Html, tag
 from headway.trace.sweep import Ints
 from headway.trace.timeline import Timeline
@@ -133,9 +134,9 @@ def timeline_section(data: dict[str, Any] | None) -> Html | None:
     buttons = [tag("button", text, type="button", data_zoom=key, title=title) for key, text, title in _BUTTONS]
     labels = [tag("span", lane["label"], class_="lane") for lane in data["lanes"]]
     height = 46 * len(data["lanes"]) + 26
-    return tag(
-        "section",
-        tag("h2", "Timeline"),
+    return section(
+        "when",
+        "Timeline",
         tag("div", *buttons, tag("span", id="timeline-where", class_="soft"), class_="controls"),
         tag(
             "div",
@@ -149,7 +150,6 @@ def timeline_section(data: dict[str, Any] | None) -> Html | None:
             aria_label="Timeline of devices by bucket; plus and minus zoom, arrow keys move, a pointer reads values",
         ),
         tag("p", data["note"], class_="note") if data["note"] else None,
-        id="when",
     )
 
 
