@@ -10,9 +10,22 @@ from headway.report.colour import HEAD_COLOURS, OTHER, RAMP
 from headway.report.document import scrolled, section, table_of
 from headway.report.markup import Html, breakable, join, tag
 from headway.report.peers import sizes_table
-from headway.report.rows import KINDS, Kind, Partition, collectives, head_of, headline, health_lines, hidden, partition, warmup_text
+from headway.report.rows import (
+    KINDS,
+    RANK_COLUMNS,
+    Kind,
+    Partition,
+    beyond,
+    collectives,
+    head_of,
+    headline,
+    health_lines,
+    hidden,
+    partition,
+    ranked,
+    warmup_text,
+)
 from headway.report.series import MAX_NAMES
-from headway.report.terminal import RANK_COLUMNS, ranked
 from headway.spec.breakdown import Breakdown
 from headway.spec.finding import Finding
 
@@ -60,9 +73,10 @@ def _finding(f: Finding, wall_ns: float, row: str | None) -> Html:
         tag("span", f"{fmt.share(f.recoverable_ns, wall_ns)} of a step", class_="soft"),
         class_="won",
     )
-    flags = [f"--{k.replace('_', '-')} {v}" for k, v in (f.patch or {}).items()]
-    patch = [tag("code", flag) for flag in flags if flag not in f.action]
-    sure = f"{_beyond(f)} · confidence {100 * f.confidence:.0f} %"
+    patch = [tag("code", flag) for flag in fmt.flags(f.patch) if flag not in f.action]
+    own = beyond(f)
+    more = "" if own is None else f" ({fmt.duration(own)}) and what waits for it"
+    sure = f"{more} · confidence {100 * f.confidence:.0f} %"
     evidence = tag("details", tag("summary", f"Evidence ({len(f.evidence)})"), tag("ul", *(tag("li", e) for e in f.evidence)))
     what = tag(
         "div",
@@ -73,13 +87,6 @@ def _finding(f: Finding, wall_ns: float, row: str | None) -> Html:
         class_="what",
     )
     return tag("li", won, what)
-
-
-def _beyond(f: Finding) -> str:
-    """What a finding wins beyond its own bucket."""
-    if f.bucket_ns is None or f.recoverable_ns <= 1.02 * f.bucket_ns:
-        return ""
-    return f" ({fmt.duration(f.bucket_ns)}) and what waits for it"
 
 
 def time_section(b: Breakdown, parts: Mapping[Kind, Partition], views: Mapping[Kind, Mapping[str, Any]]) -> Html | None:

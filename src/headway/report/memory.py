@@ -113,7 +113,7 @@ def print_memory(sheet: Sheet, b: Breakdown) -> None:
         sheet.line("  To make the peak smaller (each by itself, at most)")
         for s in first.savings[:_SHOWN]:
             sheet.paragraph(f"{s.what}: {fmt.size(s.saves_bytes)} ({fmt.share(s.saves_bytes, first.reserved_bytes)})", first="    - ")
-            sheet.paragraph(f"{s.action}{_flags(s)}", first="      do: ")
+            sheet.paragraph(" ".join((s.action, *fmt.flags(s.patch))), first="      do: ")
     for m in others[: _SHOWN - 1]:
         sheet.paragraph(headline(m), first="  ", rest="    ")
     if len(others) >= _SHOWN:
@@ -125,10 +125,6 @@ def _list(sheet: Sheet, title: str, texts: Sequence[str]) -> None:
         sheet.line(f"  {title}")
     for text in texts[:_SHOWN]:
         sheet.paragraph(text, first="    - ")
-
-
-def _flags(s: Saving) -> str:
-    return "".join(f" --{k.replace('_', '-')} {str(v).lower() if isinstance(v, bool) else v}" for k, v in (s.patch or {}).items())
 
 
 # ---- page ----
@@ -253,7 +249,7 @@ def _saving(s: Saving, m: MemoryBreakdown) -> Html:
         tag("span", f"at most, {fmt.share(s.saves_bytes, m.reserved_bytes)} of the peak", class_="soft"),
         class_="won",
     )
-    flags = _flags(s).strip()
+    flags = " ".join(fmt.flags(s.patch))
     evidence = tag("ul", *(tag("li", e) for e in s.evidence)) if s.evidence else None
     return tag(
         "li",
