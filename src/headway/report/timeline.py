@@ -14,6 +14,7 @@ import numpy as np
 from headway.report.colour import colours
 from headway.report.document import section
 from headway.report.markup import Html, tag
+from headway.report.series import extremes
 from headway.trace.sweep import Ints
 from headway.trace.timeline import Timeline
 
@@ -32,7 +33,7 @@ def lanes(timelines: Sequence[Timeline]) -> dict[str, Any] | None:
     found = [t for t in timelines if len(t.start)]
     if not found:
         return None
-    chosen = _lanes(found)
+    chosen = [found[i] for i in extremes([float(t.edges[-1] - t.edges[0]) / len(t.steps) for t in found], MAX_LANES)]
     first, last = _steps(chosen)
     origin = min(int(t.edges[a]) for t, a in zip(chosen, first, strict=True))
     room = MAX_PIECES // len(chosen)
@@ -59,16 +60,6 @@ def lanes(timelines: Sequence[Timeline]) -> dict[str, Any] | None:
     span = max(row["steps"][-1][2] for row in rows)
     note = _note(len(found), len(chosen), [b - a for a, b in zip(first, last, strict=True)], [len(t.steps) for t in chosen], merged)
     return {"lanes": rows, "names": names, "colours": colours("buckets", names), "labels": list(labels), "note": note, "span": span}
-
-
-def _lanes(found: Sequence[Timeline]) -> list[Timeline]:
-    """The slowest and the fastest devices by their mean window, in order, if there are too many."""
-    if len(found) <= MAX_LANES:
-        return list(found)
-    mean = [float(t.edges[-1] - t.edges[0]) / len(t.steps) for t in found]
-    order = sorted(range(len(found)), key=lambda i: -mean[i])
-    slow = MAX_LANES * 3 // 4
-    return [found[i] for i in sorted(order[:slow] + order[slow - MAX_LANES :])]
 
 
 def _steps(chosen: Sequence[Timeline]) -> tuple[list[int], list[int]]:
