@@ -8,10 +8,12 @@ device, a leaf operator is a kernel, and a collective on a Gloo thread is commun
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.spec.breakdown import COMPUTE_CLASSES
 from headway.trace import classify, marks
 from headway.trace.host import Host, training_track
 from headway.trace.ranks.groups import Comm, describe
@@ -21,6 +23,12 @@ from headway.trace.table import DEVICE_WORK, Kind, Table
 NUM_CLASSES = len(classify.LEVEL)
 _PREPARES = (classify.LEVEL["copy"], classify.LEVEL["other"])
 COMM, H2D, D2H = NUM_CLASSES, NUM_CLASSES + 1, NUM_CLASSES + 2  # levels after the compute classes, in order of priority
+BUCKETS: Final = (
+    *(f"compute.{c}" for c in COMPUTE_CLASSES),
+    "comm",
+    "copy.h2d",
+    "copy.d2h",
+)  # of each level; comm goes on: .name.axis.part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +51,11 @@ class Work:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    @property
+    def comm_bytes(self) -> Ints:
+        """Bytes of each of `comm`; -1 unknown."""
+        return np.array([-1 if c.bytes is None else c.bytes for c in self.comm], np.int64)
 
 
 def works(table: Table, host: Host) -> tuple[Work, ...]:
