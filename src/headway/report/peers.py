@@ -10,6 +10,7 @@ from headway.report.document import scrolled, section
 from headway.report.markup import Html, tag
 from headway.report.sheet import Sheet
 from headway.spec.breakdown import Breakdown, RankBreakdown
+from headway.spec.health import some
 from headway.spec.straggler import Straggler
 
 SHOWN: Final = 5  # ranks in the terminal; the page shows PAGE of them, --json all
@@ -89,8 +90,7 @@ def clock_text(b: Breakdown) -> str:
         most = max(told, key=lambda r: abs(r.clock_offset_ns or 0))
         parts.append(f"rank {most.rank} is furthest off: {_offset(most)}, from the ends of collectives")
     if unknown and len(b.ranks) > 1:
-        shown = ", ".join(map(str, unknown[:8])) + (", ..." if len(unknown) > 8 else "")
-        parts.append(f"nothing compares those of ranks {shown} with the others")
+        parts.append(f"nothing compares those of ranks {some(unknown)} with the others")
     return "; ".join(parts)
 
 
