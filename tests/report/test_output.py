@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.report.output import target
+from headway.report.output import replaced, target
 from headway.spec.errors import RunError
 
 
@@ -24,3 +24,29 @@ def test_the_rest_is_refused(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(RunError, match=text):
         target(tmp_path / name)
+
+
+def test_what_is_written_takes_its_place_when_it_is_whole(tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    with replaced(out, "page") as part:
+        part.write_text("new")
+        assert not out.exists()
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("page.html", "new")]
+
+
+def test_what_is_broken_off_leaves_the_old(tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    out.write_text("old")
+    with pytest.raises(KeyboardInterrupt), replaced(out, "page") as part:
+        part.write_text("ne")
+        raise KeyboardInterrupt
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("page.html", "old")]
+
+
+def test_a_file_for_a_folder_is_named_by_what_the_user_gave(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with (
+        pytest.raises(RunError, match=r"file/page\.html: the page cannot be written: Not a directory"),
+        replaced(tmp_path / "file" / "page.html", "page") as part,
+    ):
+        part.write_text("new")

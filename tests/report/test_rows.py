@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headway.report.account import chart_parts
 from headway.report.rows import KINDS, collectives, fold, headline, health_lines, hidden, partition, totals, warmup_text
-from headway.report.series import MAX_BINS, MAX_HEAT_CELLS, MAX_HEAT_ROWS, choose, heat, series
+from headway.report.series import MAX_BINS, MAX_HEAT_CELLS, MAX_HEAT_ROWS, extremes, heat, series
 from headway.spec.breakdown import Breakdown, Health, RankBreakdown, StepBreakdown
 from tests.report.examples import breakdowns, example, mixed
 
@@ -88,11 +88,10 @@ def test_many_ranks_show_the_slowest_and_all_in_the_heat_map() -> None:
     assert len(grid["rows"]) * len(grid["bins"]) <= MAX_HEAT_CELLS
 
 
-def test_choose_keeps_the_order_and_all_of_few() -> None:
-    devices = [(f"r{r.rank}", list(r.steps)) for r in example(6, 1).ranks]
-    assert choose(devices, 6) == devices
-    assert [d for d in devices if d in choose(devices, 4)] == choose(devices, 4)
-    assert len(choose(devices, 4)) == 4
+def test_extremes_are_the_slowest_and_the_fastest_in_order() -> None:
+    means = [5.0, 9.0, 1.0, 7.0, 3.0, 8.0]
+    assert extremes(means, 6) == [0, 1, 2, 3, 4, 5]
+    assert extremes(means, 4) == [1, 2, 3, 5]
 
 
 def test_unprofiled_steps_count_for_phases_only() -> None:

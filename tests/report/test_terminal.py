@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from headway.report.format import flags
 from headway.report.lists import print_fields, print_problems, print_recipes, print_status
 from headway.report.terminal import print_breakdown
 from headway.spec.breakdown import Breakdown, RankBreakdown, StepBreakdown
+from headway.spec.codec import apply_overrides
 from headway.spec.finding import Finding
 from headway.spec.run import RunSpec, describe
 from tests.report.examples import breakdowns, example, mixed
@@ -55,6 +57,15 @@ def test_lists_text(golden: Golden) -> None:
     golden(
         "recipes.txt", shown(print_recipes, {"folder": "Any folder of images.\n  headway train folder", "digits": "Real digits, 8 x 8."})
     )
+
+
+def test_a_patch_is_shown_as_it_is_typed() -> None:
+    """What a finding says to try parses to the patch itself, whatever the type of a field."""
+    patch = {"checkpoint.blocking": False, "observe.log_every": 10, "data.workers": 2}
+    spec = apply_overrides(RunSpec(name="digits"), [word for option in flags(patch) for word in option.split()])
+    assert (spec.checkpoint.blocking, spec.observe.log_every, spec.data.workers) == tuple(patch.values())
+    finding = Finding(what="w", bucket="idle.sync", recoverable_ns=5, confidence=0.5, patch=patch)
+    assert "--checkpoint.blocking false" in shown(print_breakdown, Breakdown(ranks=(), findings=(finding,)))
 
 
 def test_every_field_is_listed_once_under_its_section() -> None:

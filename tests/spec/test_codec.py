@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.spec.breakdown import Breakdown
-from headway.spec.codec import apply_overrides, decode, encode, flag_names
+from headway.spec.codec import apply_overrides, at, decode, encode, flag_names
 from headway.spec.errors import SpecError
 from headway.spec.field import walk
 from headway.spec.graph import OpGraph
@@ -229,3 +229,10 @@ def test_any_json_gives_a_spec_or_a_spec_error(data: dict[str, Any]) -> None:
 
 def test_a_number_that_json_lacks_is_none() -> None:
     assert encode({"a": math.nan, "b": [math.inf, 1.5], "c": 0.0}) == {"a": None, "b": [None, 1.5], "c": 0.0}
+
+
+def test_a_dotted_name_finds_its_value_or_none() -> None:
+    data = {"mesh": {"tp": 2, "reshard": False}, "name": "x"}
+    assert [at(data, n) for n in ("mesh.tp", "mesh.reshard", "name", "mesh")] == [2, False, "x", data["mesh"]]
+    assert [at(data, n) for n in ("mesh.cp", "name.tp", "none.at.all")] == [None] * 3
+    assert at(None, "mesh.tp") is None and at([1], "mesh") is None

@@ -7,11 +7,25 @@ from typing import Any, Final
 
 from headway.report import format as fmt
 from headway.report.colour import HEAD_COLOURS, OTHER, RAMP
+from headway.report.document import scrolled, section, table_of
 from headway.report.markup import Html, breakable, join, tag
 from headway.report.peers import sizes_table
-from headway.report.rows import KINDS, Kind, Partition, collectives, head_of, headline, health_lines, hidden, partition, warmup_text
+from headway.report.rows import (
+    KINDS,
+    RANK_COLUMNS,
+    Kind,
+    Partition,
+    beyond,
+    collectives,
+    head_of,
+    headline,
+    health_lines,
+    hidden,
+    partition,
+    ranked,
+    warmup_text,
+)
 from headway.report.series import MAX_NAMES
-from headway.report.terminal import RANK_COLUMNS, ranked
 from headway.spec.breakdown import Breakdown
 from headway.spec.finding import Finding
 
@@ -34,7 +48,7 @@ def health_section(b: Breakdown) -> Html | None:
     if not b.health:
         return None
     items = [tag("li", text) for text in health_lines(b)]
-    return tag("section", tag("h2", "What makes these numbers less certain"), tag("ul", *items), class_="health", id="health")
+    return section("health", "What makes these numbers less certain", tag("ul", *items), class_="health")
 
 
 def findings_section(b: Breakdown, parts: Mapping[Kind, Partition]) -> Html | None:
@@ -44,12 +58,8 @@ def findings_section(b: Breakdown, parts: Mapping[Kind, Partition]) -> Html | No
     part = parts.get("buckets") or parts.get("phases")
     wall_ns = part.mean_wall_ns if part else 0.0
     rows = row_ids(parts)
-    return tag(
-        "section",
-        tag("h2", "Findings"),
-        tag("ol", *(_finding(f, wall_ns, rows.get(f.bucket)) for f in ranked(b.findings)), class_="findings"),
-        id="findings",
-    )
+    items = [_finding(f, wall_ns, rows.get(f.bucket)) for f in ranked(b.findings)]
+    return section("findings", "Findings", tag("ol", *items, class_="findings"))
 
 
 def _finding(f: Finding, wall_ns: float, row: str | None) -> Html:
@@ -63,9 +73,10 @@ def _finding(f: Finding, wall_ns: float, row: str | None) -> Html:
         tag("span", f"{fmt.share(f.recoverable_ns, wall_ns)} of a step", class_="soft"),
         class_="won",
     )
-    flags = [f"--{k.replace('_', '-')} {v}" for k, v in (f.patch or {}).items()]
-    patch = [tag("code", flag) for flag in flags if flag not in f.action]
-    sure = f"{_beyond(f)} · confidence {100 * f.confidence:.0f} %"
+    patch = [tag("code", flag) for flag in fmt.flags(f.patch) if flag not in f.action]
+    own = beyond(f)
+    more = "" if own is None else f" ({fmt.duration(own)}) and what waits for it"
+    sure = f"{more} · confidence {100 * f.confidence:.0f} %"
     evidence = tag("details", tag("summary", f"Evidence ({len(f.evidence)})"), tag("ul", *(tag("li", e) for e in f.evidence)))
     what = tag(
         "div",
@@ -76,13 +87,6 @@ def _finding(f: Finding, wall_ns: float, row: str | None) -> Html:
         class_="what",
     )
     return tag("li", won, what)
-
-
-def _beyond(f: Finding) -> str:
-    """What a finding wins beyond its own bucket."""
-    if f.bucket_ns is None or f.recoverable_ns <= 1.02 * f.bucket_ns:
-        return ""
-    return f" ({fmt.duration(f.bucket_ns)}) and what waits for it"
 
 
 def time_section(b: Breakdown, parts: Mapping[Kind, Partition], views: Mapping[Kind, Mapping[str, Any]]) -> Html | None:
@@ -105,16 +109,15 @@ def time_section(b: Breakdown, parts: Mapping[Kind, Partition], views: Mapping[K
         role="group",
         aria_label="Time of each step, stacked; arrow keys read values. The same numbers are in the table below.",
     )
-    return tag(
-        "section",
-        tag("h2", "Where a step goes"),
+    return section(
+        "time",
+        "Where a step goes",
         tag("div", switch, pick, class_="controls") if switch or pick else None,
         chart,
         tag("div", class_="x", id="stack-x"),
         tag("p", class_="note", id="stack-note"),
         tag("p", f"{warm[0].upper()}{warm[1:]}.", class_="note") if warm else None,
         *(tag("div", _table(part, views[kind]), data_table=kind) for kind, part in parts.items()),
-        id="time",
     )
 
 
@@ -133,9 +136,8 @@ def exact(ns: float) -> str:
 
 
 def _table(part: Partition, view: Mapping[str, Any]) -> Html:
-    heads = _rank_heads(part)
+    heads = (KIND_NAMES[part.kind][:-1], "ms", "share", *_rank_heads(part), "")
     decimals = fmt.places(max([part.mean_wall_ns, *part.rank_wall_ns]))
-    head = tag("tr", tag("th", KIND_NAMES[part.kind][:-1]), *(tag("th", h, class_="num") for h in ("ms", "share", *heads)), tag("th"))
     body = [_line(part, i, members, view["colours"], decimals) for i, members in enumerate(chart_parts(part))]
     total = tag(
         "tr",
@@ -149,8 +151,7 @@ def _table(part: Partition, view: Mapping[str, Any]) -> Html:
     steps = f"Mean of {part.num_steps:,} step{'s' * (part.num_steps != 1)}"
     steps += f" of {len(part.ranks)} ranks" if len(part.ranks) > 1 else ""
     doc = tag("p", f"{KIND_DOCS[part.kind]} {steps}; hover over a number for the exact nanoseconds.", class_="note")
-    table = tag("table", tag("thead", head), tag("tbody", *body), tag("tfoot", total))
-    return join([tag("div", table, class_="scroll", tabindex="0", role="group", aria_label=f"{KIND_NAMES[part.kind]} of a step"), doc])
+    return join([scrolled(table_of(heads, body, total=total), f"{KIND_NAMES[part.kind]} of a step"), doc])
 
 
 def chart_parts(part: Partition) -> list[list[int]]:
@@ -226,9 +227,9 @@ def heat_section(heat: Mapping[str, Any] | None) -> Html | None:
     ]
     height = min(420, max(64, 26 * len(rows)))
     stops = ",".join(RAMP)
-    return tag(
-        "section",
-        tag("h2", "Ranks and steps"),
+    return section(
+        "ranks",
+        "Ranks and steps",
         tag(
             "div",
             tag("label", "Show", tag("select", *options, id="metric"), class_="pick"),
@@ -259,7 +260,6 @@ def heat_section(heat: Mapping[str, Any] | None) -> Html | None:
             class_="x",
         ),
         tag("p", heat["note"], class_="note"),
-        id="ranks",
     )
 
 
@@ -269,25 +269,18 @@ def communication_section(b: Breakdown) -> Html | None:
     if not rows and not under:
         return None
     heads = ("Collective", "axis", "calls", "bytes", "busy ms", "bus bandwidth")
-    table = tag(
-        "table",
-        tag("thead", tag("tr", *(tag("th", h, class_="num" if i > 1 else None) for i, h in enumerate(heads)))),
+    body = [
         tag(
-            "tbody",
-            *(
-                tag(
-                    "tr",
-                    tag("td", tag("span", c.name, class_="name")),
-                    tag("td", tag("span", c.axis, class_="name")),
-                    tag("td", f"{c.count:,.1f}", class_="num"),
-                    tag("td", fmt.size(c.num_bytes), class_="num"),
-                    tag("td", fmt.milliseconds(c.busy_ns, fmt.places(rows[0].busy_ns)), class_="num", title=exact(c.busy_ns)),
-                    tag("td", fmt.metric(c.bus_bytes_s, "B/s"), class_="num"),
-                )
-                for c in rows
-            ),
-        ),
-    )
+            "tr",
+            tag("td", tag("span", c.name, class_="name")),
+            tag("td", tag("span", c.axis, class_="name")),
+            tag("td", f"{c.count:,.1f}", class_="num"),
+            tag("td", fmt.size(c.num_bytes), class_="num"),
+            tag("td", fmt.milliseconds(c.busy_ns, fmt.places(rows[0].busy_ns)), class_="num", title=exact(c.busy_ns)),
+            tag("td", fmt.metric(c.bus_bytes_s, "B/s"), class_="num"),
+        )
+        for c in rows
+    ]
     text = [tag("p", tag("code", axis), f": {fmt.duration(ns)} of a step ran hidden under compute.") for axis, ns in under.items()]
-    scroll = tag("div", table, class_="scroll", tabindex="0", role="group", aria_label="Collectives") if rows else None
-    return tag("section", tag("h2", "Communication, per step"), *text, scroll, sizes_table(b), id="communication")
+    table = scrolled(table_of(heads, body, words=2), "Collectives") if rows else None
+    return section("communication", "Communication, per step", *text, table, sizes_table(b))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headway.report import format as fmt
+from headway.report.document import section
 from headway.report.markup import Html, breakable, tag
 from headway.report.sheet import Sheet
 from headway.spec.breakdown import Breakdown
@@ -45,7 +46,7 @@ def beside_section(b: Breakdown) -> Html | None:
     if not found:
         return None
     blocks = [tag("div", tag("h3", title), tag("ul", *(tag("li", breakable(line)) for line in lines))) for title, lines in found]
-    return tag("section", tag("h2", "Beside the timeline"), *blocks, id="beside")
+    return section("beside", "Beside the timeline", *blocks)
 
 
 def nccl_line(c: NcclLinks) -> str:

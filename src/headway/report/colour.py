@@ -45,7 +45,7 @@ def colours(kind: Kind, names: list[str]) -> list[str]:
         if kind == "phases":
             out.append(_PHASES.get(name, OTHER))
         elif kind == "modules":
-            out.append(OTHER if name in ("",) or name.startswith("(") else _MODULES[i % len(_MODULES)])
+            out.append(OTHER if not name or name.startswith("(") else _MODULES[i % len(_MODULES)])
         else:
             out.append(_bucket(name, seen))
     return out

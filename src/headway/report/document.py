@@ -9,7 +9,6 @@ from typing import Final
 from headway.report import output
 from headway.report.markup import Html, tag
 from headway.report.style import CSS
-from headway.spec.errors import RunError
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 SCRIPTS: Final = "; script-src 'unsafe-inline'"
@@ -53,9 +52,9 @@ def facts_of(facts: Mapping[str, object]) -> Html:
     return tag("dl", *(tag("div", tag("dt", k), tag("dd", v)) for k, v in facts.items() if v not in (None, "")), class_="facts")
 
 
-def section(identity: str, title: str, *children: object) -> Html:
+def section(identity: str, title: str, *children: object, class_: str | None = None) -> Html:
     """One card of the page."""
-    return tag("section", tag("h2", title), *children, id=identity)
+    return tag("section", tag("h2", title), *children, class_=class_, id=identity)
 
 
 def scrolled(table: Html, label: str) -> Html:
@@ -71,12 +70,5 @@ def table_of(heads: Sequence[str], rows: Sequence[Html], *, words: int = 1, tota
 
 def write(path: str | os.PathLike[str], text: str) -> None:
     """Write a page, all of it or nothing. Raises RunError if the file cannot be written."""
-    target = output.target(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
+    with output.replaced(path, "page") as part:
         part.write_text(text, encoding="utf-8")
-        os.replace(part, target)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        fix = "Name a file in a folder that exists and is writable."
-        raise RunError(f"the page cannot be written: {error.strerror or error}", where=str(target), fix=fix) from error

@@ -1,8 +1,10 @@
-"""Numbers as people read them. Units are always written; a value that is not known is a dash."""
+"""Numbers as people read them, settings as they type them. Units are always written; a value that is not known is a dash."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 DASH = "-"
 _TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))  # ns of one unit
@@ -115,3 +117,26 @@ def time_left(total: float, done: float, rate_s: float | None) -> float | None:
     if rate_s is None or not math.isfinite(rate_s) or rate_s <= 0:
         return None
     return max(0.0, total - done) / rate_s
+
+
+def flag(name: str, value: Any) -> str:
+    """A setting as one types it: --checkpoint.blocking false."""
+    return f"--{name.replace('_', '-')} {_typed(value)}"
+
+
+def flags(patch: Mapping[str, Any] | None) -> list[str]:
+    """Every setting of a patch as one types it."""
+    return [flag(name, value) for name, value in (patch or {}).items()]
+
+
+def _typed(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping):
+        return ",".join(f"{k}={_typed(v)}" for k, v in value.items()) or '""'
+    if isinstance(value, (list, tuple)):
+        return ",".join(_typed(v) for v in value) or '""'
+    text = str(value)
+    return text if text and not any(c.isspace() for c in text) else f'"{text}"'

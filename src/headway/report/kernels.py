@@ -8,6 +8,7 @@ from typing import Final
 
 from headway.report import format as fmt
 from headway.report.colour import colours
+from headway.report.document import scrolled, section, table_of
 from headway.report.markup import Html, breakable, tag
 from headway.spec.breakdown import Breakdown
 from headway.spec.cliff import Cliff
@@ -36,7 +37,6 @@ def kernel_section(b: Breakdown) -> Html | None:
     heads: tuple[str, ...] = ("Kernel", "kind", "launches a step", "ms a step", "share", "median", "floor ms", "at its floor")
     profiled = any(k.counted for k in rows)
     heads += ("DRAM", "SMs", "tensor", "occupancy") if profiled else ()
-    head = tag("tr", *(tag("th", h, class_="num" if i > 1 else None) for i, h in enumerate(heads)))
     swatches = colours("buckets", [k.kind if not k.kind.startswith("comm.") else "comm" for k in rows[:SHOWN]])
     body = [_row(k, colour, windows, total, profiled) for k, colour in zip(rows[:SHOWN], swatches, strict=True)]
     more = f" {len(rows) - SHOWN} more take {fmt.share(sum(k.total_ns for k in rows[SHOWN:]), total)}." if len(rows) > SHOWN else ""
@@ -46,14 +46,8 @@ def kernel_section(b: Breakdown) -> Html | None:
     )
     if profiled:
         doc += " DRAM, SMs, tensor and occupancy are shares of the peak that Nsight Compute counted, at its own clocks."
-    table = tag("table", tag("thead", head), tag("tbody", *body))
-    return tag(
-        "section",
-        tag("h2", "Kernels"),
-        tag("div", table, class_="scroll", tabindex="0", role="group", aria_label="Kernels by time"),
-        tag("p", doc + more, class_="note"),
-        id="kernels",
-    )
+    table = scrolled(table_of(heads, body, words=2), "Kernels by time")
+    return section("kernels", "Kernels", table, tag("p", doc + more, class_="note"))
 
 
 def _row(k: KernelUse, colour: str, windows: int, total: int, profiled: bool) -> Html:
@@ -80,7 +74,7 @@ def cliff_section(cliffs: Sequence[Cliff]) -> Html | None:
     """Where the steps of the run became slower."""
     if not cliffs:
         return None
-    return tag("section", tag("h2", "Cliffs"), tag("ol", *map(_cliff, cliffs), class_="findings"), id="cliffs")
+    return section("cliffs", "Cliffs", tag("ol", *map(_cliff, cliffs), class_="findings"))
 
 
 def _cliff(c: Cliff) -> Html:

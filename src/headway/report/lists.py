@@ -38,7 +38,7 @@ def print_fields(rows: Mapping[str, tuple[Any, str, str]], console: Console) -> 
             sheet.line()
             sheet.line(head or "run", "bold")
             section = head
-        option = f"  --{name.replace('_', '-')} {_value(value)}"
+        option = f"  {fmt.flag(name, value)}"
         sheet.line(f"{option:<{min(44, sheet.width - 12)}}  {kind}", "cyan")
         sheet.paragraph(doc, first="      ")
 
@@ -110,17 +110,3 @@ def _last(item: Any) -> str:
     if item.get("age_s") is not None:
         parts.append(f"{fmt.clock(item['age_s'])} ago")
     return ", ".join(parts)
-
-
-def _value(value: Any) -> str:
-    """A value as one would type it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if value is None:
-        return "none"
-    if isinstance(value, Mapping):
-        return ",".join(f"{k}={_value(v)}" for k, v in value.items()) or '""'
-    if isinstance(value, (list, tuple)):
-        return ",".join(_value(v) for v in value) or '""'
-    text = str(value)
-    return text if text and not any(c.isspace() for c in text) else f'"{text}"'

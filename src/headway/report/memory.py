@@ -7,6 +7,7 @@ from typing import Final
 
 from headway.report import format as fmt
 from headway.report.colour import OTHER
+from headway.report.document import scrolled, section, table_of
 from headway.report.markup import Html, breakable, join, tag
 from headway.report.sheet import Sheet
 from headway.report.svg import HEIGHT, WIDTH, ticks
@@ -112,7 +113,7 @@ def print_memory(sheet: Sheet, b: Breakdown) -> None:
         sheet.line("  To make the peak smaller (each by itself, at most)")
         for s in first.savings[:_SHOWN]:
             sheet.paragraph(f"{s.what}: {fmt.size(s.saves_bytes)} ({fmt.share(s.saves_bytes, first.reserved_bytes)})", first="    - ")
-            sheet.paragraph(f"{s.action}{_flags(s)}", first="      do: ")
+            sheet.paragraph(" ".join((s.action, *fmt.flags(s.patch))), first="      do: ")
     for m in others[: _SHOWN - 1]:
         sheet.paragraph(headline(m), first="  ", rest="    ")
     if len(others) >= _SHOWN:
@@ -126,10 +127,6 @@ def _list(sheet: Sheet, title: str, texts: Sequence[str]) -> None:
         sheet.paragraph(text, first="    - ")
 
 
-def _flags(s: Saving) -> str:
-    return "".join(f" --{k.replace('_', '-')} {str(v).lower() if isinstance(v, bool) else v}" for k, v in (s.patch or {}).items())
-
-
 # ---- page ----
 
 
@@ -140,13 +137,8 @@ def memory_section(b: Breakdown) -> Html | None:
     devices = fullest(b)
     shown, others = devices[:_DEVICES], devices[_DEVICES:]
     rest = [[m.device, str(m.rank), fmt.size(m.reserved_bytes), fmt.size(m.allocated_bytes)] for m in others]
-    return tag(
-        "section",
-        tag("h2", "Memory"),
-        *(_device(m) for m in shown),
-        _plain_table(("Device", "rank", "reserved", "allocated"), rest, "Other devices") if rest else None,
-        id="memory",
-    )
+    others_table = _plain_table(("Device", "rank", "reserved", "allocated"), rest, "Other devices") if rest else None
+    return section("memory", "Memory", *map(_device, shown), others_table)
 
 
 def _device(m: MemoryBreakdown) -> Html:
@@ -218,9 +210,7 @@ def _parts(m: MemoryBreakdown) -> Html:
         )
     total = tag("td", fmt.size(m.reserved_bytes), class_="num", title=f"{m.reserved_bytes:,} bytes")
     foot = tag("tr", tag("td", "total"), total, tag("td", fmt.share(1, 1), class_="num"), tag("td"), class_="total")
-    heads_ = tag("tr", *(tag("th", h, class_="num" if i else None) for i, h in enumerate(("Part", "bytes", "share"))), tag("th"))
-    table = tag("table", tag("thead", heads_), tag("tbody", *body), tag("tfoot", foot))
-    return tag("div", table, class_="scroll", tabindex="0", role="group", aria_label="Memory by part")
+    return scrolled(table_of(("Part", "bytes", "share", ""), body, total=foot), "Memory by part")
 
 
 def _curve(m: MemoryBreakdown) -> Html:
@@ -259,7 +249,7 @@ def _saving(s: Saving, m: MemoryBreakdown) -> Html:
         tag("span", f"at most, {fmt.share(s.saves_bytes, m.reserved_bytes)} of the peak", class_="soft"),
         class_="won",
     )
-    flags = _flags(s).strip()
+    flags = " ".join(fmt.flags(s.patch))
     evidence = tag("ul", *(tag("li", e) for e in s.evidence)) if s.evidence else None
     return tag(
         "li",
@@ -280,9 +270,9 @@ def _folded(title: str, *children: object) -> Html:
 
 
 def _plain_table(names: Sequence[str], lines: Sequence[Sequence[str]], label: str) -> Html:
-    head = tag("tr", *(tag("th", h, class_="num" if i > 1 else None) for i, h in enumerate(names)))
-    cells = [
+    """Two columns of names, then numbers."""
+    rows = [
         tag("tr", *(tag("td", breakable(c) if i < 2 else c, class_="num" if i > 1 else "name") for i, c in enumerate(line)))
         for line in lines
     ]
-    return tag("div", tag("table", tag("thead", head), tag("tbody", *cells)), class_="scroll", tabindex="0", role="group", aria_label=label)
+    return scrolled(table_of(names, rows, words=2), label)

@@ -21,7 +21,7 @@ from headway.report.account import (
 )
 from headway.report.beside import beside_section
 from headway.report.curve import Curve, curves
-from headway.report.document import Section, document, facts_of, write
+from headway.report.document import Section, document, facts_of, scrolled, section, write
 from headway.report.kernels import cliff_section, kernel_section
 from headway.report.markup import Html, script_json, tag
 from headway.report.memory import memory_section
@@ -32,6 +32,7 @@ from headway.report.series import heat, series
 from headway.report.svg import curve_data, figure
 from headway.report.timeline import lanes, timeline_section
 from headway.spec.breakdown import Breakdown
+from headway.spec.codec import at
 from headway.trace.timeline import Timeline
 
 
@@ -68,7 +69,7 @@ def page(
     grid = heat(b)
     drawn = lanes(timelines)
     lines = curves(logs)
-    title = title or str(_at(run, "spec", "name") or "") or "Where the time goes"
+    title = title or str(at(run, "spec.name") or "") or "Where the time goes"
     sections: list[Section] = [
         ("health", "Health", health_section(b)),
         ("findings", "Findings", findings_section(b, parts)),
@@ -101,26 +102,26 @@ def _facts(run: Mapping[str, Any] | None) -> Html | None:
     """What ran where, in one or two lines."""
     if not run:
         return None
-    model, mesh, world = _at(run, "spec", "model") or {}, _at(run, "spec", "mesh") or {}, _at(run, "info", "world")
+    model, mesh, world = at(run, "spec.model") or {}, at(run, "spec.mesh") or {}, at(run, "info.world")
     axes = [f"{axis} {n}" for axis, n in mesh.items() if isinstance(n, int) and not isinstance(n, bool) and n > 1]
     shape = [f"{model[k]} {word}" for k, word in (("depth", "deep"), ("width", "wide")) if model.get(k)]
-    count = _at(run, "info", "num_parameters")
+    count = at(run, "info.num_parameters")
     facts = {
         "network": ", ".join([str(model.get("name", "")), *shape]) if model else None,
         "parameters": fmt.metric(count, "").strip() if count is not None else None,
-        "data": _at(run, "spec", "data", "name"),
-        "batch": _at(run, "spec", "global_batch"),
-        "precision": _at(run, "spec", "precision", "compute"),
-        "device": " x ".join(str(x) for x in (world, _at(run, "info", "device")) if x),
+        "data": at(run, "spec.data.name"),
+        "batch": at(run, "spec.global_batch"),
+        "precision": at(run, "spec.precision.compute"),
+        "device": " x ".join(str(x) for x in (world, at(run, "info.device")) if x),
         "mesh": ", ".join(axes),
         "peak": _peak(run),
-        "git": _at(run, "info", "git"),
-    } | dict(_at(run, "info", "versions") or {})
+        "git": at(run, "info.git"),
+    } | dict(at(run, "info.versions") or {})
     return facts_of(facts)
 
 
 def _peak(run: Mapping[str, Any]) -> str | None:
-    peak, source = _at(run, "info", "peak_flops"), _at(run, "info", "peak_source")
+    peak, source = at(run, "info.peak_flops"), at(run, "info.peak_source")
     return f"{fmt.metric(peak, 'FLOP/s')}{f' ({source})' if source else ''}" if peak else None
 
 
@@ -150,7 +151,7 @@ def _tiles(b: Breakdown, lines: Sequence[Curve]) -> Html | None:
 def _training(lines: Sequence[Curve]) -> Html | None:
     if not lines:
         return None
-    return tag("section", tag("h2", "Training"), tag("div", *(figure(c, i) for i, c in enumerate(lines)), class_="curves"), id="training")
+    return section("training", "Training", tag("div", *(figure(c, i) for i, c in enumerate(lines)), class_="curves"))
 
 
 def _samples(png: bytes | None) -> Html | None:
@@ -158,17 +159,17 @@ def _samples(png: bytes | None) -> Html | None:
         return None
     source = "data:image/png;base64," + base64.b64encode(png).decode("ascii")
     picture = tag("img", src=source, alt="Samples drawn from the network", class_="samples")
-    return tag("section", tag("h2", "Samples"), picture, id="samples")
+    return section("samples", "Samples", picture)
 
 
 def _settings(run: Mapping[str, Any] | None) -> Html | None:
     """Every field of the run, folded away."""
-    fields = _flat(_at(run, "spec") or {})
+    fields = _flat(at(run, "spec") or {})
     if not fields:
         return None
     rows = [tag("tr", tag("td", tag("span", k, class_="name")), tag("td", v)) for k, v in fields.items()]
-    table = tag("div", tag("table", tag("tbody", *rows)), class_="scroll", tabindex="0", role="group", aria_label="Settings")
-    return tag("section", tag("h2", "Settings"), tag("details", tag("summary", f"{len(fields)} fields"), table), id="settings")
+    table = scrolled(tag("table", tag("tbody", *rows)), "Settings")
+    return section("settings", "Settings", tag("details", tag("summary", f"{len(fields)} fields"), table))
 
 
 def _footer(b: Breakdown) -> Html:
@@ -186,10 +187,3 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             out[f"{prefix}{key}"] = item
     return out
-
-
-def _at(data: Any, *path: str) -> Any:
-    """`data[a][b]...`, or None where something is missing."""
-    for key in path:
-        data = data.get(key) if isinstance(data, Mapping) else None
-    return data

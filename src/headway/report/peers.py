@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from headway.report import format as fmt
-from headway.report.document import scrolled
+from headway.report.document import scrolled, section
 from headway.report.markup import Html, tag
 from headway.report.sheet import Sheet
 from headway.spec.breakdown import Breakdown, RankBreakdown
+from headway.spec.health import some
 from headway.spec.straggler import Straggler
 
 SHOWN: Final = 5  # ranks in the terminal; the page shows PAGE of them, --json all
@@ -89,8 +90,7 @@ def clock_text(b: Breakdown) -> str:
         most = max(told, key=lambda r: abs(r.clock_offset_ns or 0))
         parts.append(f"rank {most.rank} is furthest off: {_offset(most)}, from the ends of collectives")
     if unknown and len(b.ranks) > 1:
-        shown = ", ".join(map(str, unknown[:8])) + (", ..." if len(unknown) > 8 else "")
-        parts.append(f"nothing compares those of ranks {shown} with the others")
+        parts.append(f"nothing compares those of ranks {some(unknown)} with the others")
     return "; ".join(parts)
 
 
@@ -110,15 +110,14 @@ def peers_section(b: Breakdown) -> Html | None:
     if not late and not b.stragglers and not clock_text(b):
         return None
     steps = num_steps(b)
-    return tag(
-        "section",
-        tag("h2", "Ranks against each other, per step"),
+    return section(
+        "peers",
+        "Ranks against each other, per step",
         _late_table(late[:PAGE], steps),
         _straggler_table(b.stragglers[:PAGE])
         if b.stragglers or num_steps(b) < ENOUGH
         else tag("p", "No rank is slower than its peers by more than chance.", class_="note"),
         _clock_table([r for r in b.ranks if r.clock_source in ("collectives", "none")][:PAGE]),
-        id="peers",
     )
 
 

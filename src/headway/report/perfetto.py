@@ -9,12 +9,12 @@ import gzip
 import json
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from headway.report import output
-from headway.spec.errors import RunError
 from headway.spec.event import PHASES
 from headway.trace.sweep import Ints
 from headway.trace.timeline import Timeline
@@ -25,20 +25,13 @@ _PID: Final = 9_000_000  # far from the process ids of a program
 
 def write_perfetto(path: str | os.PathLike[str], timelines: Sequence[Timeline]) -> int:
     """Write the trace (.json, or .json.gz) at once or not at all; returns the number of events. Raises RunError if it cannot be written."""
-    target = output.target(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    opened = gzip.open if Path(path).suffix == ".gz" else open
     count = 0
-    try:
-        with (gzip.open if target.suffix == ".gz" else open)(part, "wt", encoding="utf-8") as file:
-            file.write('{"displayTimeUnit":"ns","traceEvents":[\n')
-            for count, line in enumerate(events(timelines), 1):
-                file.write(f"{',' if count > 1 else ''}{line}\n")
-            file.write("]}\n")
-        os.replace(part, target)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        fix = "Name a file in a folder that exists and is writable."
-        raise RunError(f"the trace cannot be written: {error.strerror or error}", where=str(target), fix=fix) from error
+    with output.replaced(path, "trace") as part, opened(part, "wt", encoding="utf-8") as file:
+        file.write('{"displayTimeUnit":"ns","traceEvents":[\n')
+        for count, line in enumerate(events(timelines), 1):
+            file.write(f"{',' if count > 1 else ''}{line}\n")
+        file.write("]}\n")
     return count
 
 

@@ -13,12 +13,15 @@ from typing import Any, Final, Literal
 
 from headway.spec.breakdown import Breakdown, Health, RankBreakdown, StepBreakdown, add
 from headway.spec.event import PHASES
+from headway.spec.finding import Finding
 from headway.spec.health import withheld
 
 Kind = Literal["buckets", "phases", "modules"]
 KINDS: Final[tuple[Kind, ...]] = ("buckets", "phases", "modules")
 HEADS: Final = ("compute", "comm", "copy", "idle")
 SAME_HEALTH: Final = 2  # lines of one kind; more of them become one
+RANK_COLUMNS: Final = 4  # a column a rank up to here, then least, median and largest
+_ROUNDING: Final = 0.02  # of a bucket: a gain that is larger by less is the bucket's own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +178,16 @@ def collectives(breakdown: Breakdown) -> list[Collective]:
             groups.setdefault((str(entry.get("collective", "?")), str(entry.get("axis", "?"))), []).append(entry)
     out = [_collective(name, axis, entries, len(steps)) for (name, axis), entries in groups.items()]
     return sorted(out, key=lambda c: -c.busy_ns)
+
+
+def ranked(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings by the time they win back: the order of their numbers."""
+    return sorted(findings, key=lambda f: -f.recoverable_ns)
+
+
+def beyond(f: Finding) -> float | None:
+    """Nanoseconds in the bucket of a finding that wins more than it holds, of what waits for it too; None for any other."""
+    return f.bucket_ns if f.bucket_ns is not None and f.recoverable_ns > (1 + _ROUNDING) * f.bucket_ns else None
 
 
 def health_lines(breakdown: Breakdown) -> list[str]:

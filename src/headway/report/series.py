@@ -20,8 +20,6 @@ MAX_CELLS: Final = 120_000  # numbers of one partition
 MAX_HEAT_ROWS: Final = 128
 MAX_HEAT_CELLS: Final = 16_000
 
-Device = tuple[str, list[StepBreakdown]]
-
 
 def series(breakdown: Breakdown, kind: Kind) -> dict[str, Any] | None:
     """One partition for the stacked chart, or None if no step carries it.
@@ -33,30 +31,29 @@ def series(breakdown: Breakdown, kind: Kind) -> dict[str, Any] | None:
     if not devices:
         return None
     names = fold(totals(breakdown, kind), MAX_NAMES[kind])
-    chosen = choose(devices, MAX_VIEWS)
+    means = [sum(s.wall_ns for s in steps) / len(steps) for _, steps in devices]
+    chosen = [devices[i] for i in extremes(means, MAX_VIEWS)]
     num_views = len(chosen) + (len(devices) > 1)
     numbers = sorted({s.step for _, steps in devices for s in steps})
     per_bin = max(1, -(-len(numbers) // max(12, min(MAX_BINS, MAX_CELLS // (num_views * len(names))))))
-    place = {number: i // per_bin for i, number in enumerate(numbers)}
-    bins = [[numbers[i], numbers[min(i + per_bin, len(numbers)) - 1]] for i in range(0, len(numbers), per_bin)]
+    place, bins = _binned(numbers, per_bin)
     everyone = [("all ranks", [s for _, steps in devices for s in steps])] if len(devices) > 1 else []
     return {
         "names": [name or "(no module)" for name in names],
         "colours": colours(kind, list(names)),
         "bins": bins,
         "views": [_view(label, steps, kind, names, place, len(bins)) for label, steps in everyone + chosen],
-        "note": _note(kind, len(numbers), per_bin, len(devices), len(chosen)),
+        "note": _note(len(numbers), per_bin, len(devices), len(chosen)),
     }
 
 
-def choose(devices: Sequence[Device], limit: int) -> list[Device]:
-    """Up to `limit` devices in their order: three quarters of them the slowest by mean step, the rest the fastest."""
-    if len(devices) <= limit:
-        return list(devices)
-    mean = [sum(s.wall_ns for s in steps) / len(steps) for _, steps in devices]
-    ordered = sorted(range(len(devices)), key=lambda i: -mean[i])
+def extremes(means: Sequence[float], limit: int) -> list[int]:
+    """Places, in order, of at most `limit` devices by their mean step: three quarters of them the slowest, the rest the fastest."""
+    if len(means) <= limit:
+        return list(range(len(means)))
+    ordered = sorted(range(len(means)), key=lambda i: -means[i])
     num_slow = limit * 3 // 4
-    return [devices[i] for i in sorted(ordered[:num_slow] + ordered[num_slow - limit :])]
+    return sorted(ordered[:num_slow] + ordered[num_slow - limit :])
 
 
 def heat(breakdown: Breakdown) -> dict[str, Any] | None:
@@ -71,8 +68,7 @@ def heat(breakdown: Breakdown) -> dict[str, Any] | None:
     per_row = -(-len(devices) // MAX_HEAT_ROWS)
     num_rows = -(-len(devices) // per_row)
     per_bin = -(-len(numbers) // min(MAX_BINS, max(1, MAX_HEAT_CELLS // num_rows)))
-    place = {number: i // per_bin for i, number in enumerate(numbers)}
-    bins = [[numbers[i], numbers[min(i + per_bin, len(numbers)) - 1]] for i in range(0, len(numbers), per_bin)]
+    place, bins = _binned(numbers, per_bin)
     metrics: dict[str, list[list[int | None]]] = {}
     for i, (_, steps) in enumerate(devices):
         for s in steps:
@@ -92,6 +88,12 @@ def heat(breakdown: Breakdown) -> dict[str, Any] | None:
     }
 
 
+def _binned(numbers: Sequence[int], per_bin: int) -> tuple[dict[int, int], list[list[int]]]:
+    """(the bin of each step number, the [first, last] number of each bin)."""
+    place = {number: i // per_bin for i, number in enumerate(numbers)}
+    return place, [[numbers[i], numbers[min(i + per_bin, len(numbers)) - 1]] for i in range(0, len(numbers), per_bin)]
+
+
 def _view(
     label: str, steps: Sequence[StepBreakdown], kind: Kind, names: Mapping[str, list[str]], place: Mapping[int, int], num_bins: int
 ) -> dict[str, Any]:
@@ -108,7 +110,7 @@ def _view(
     return {"label": label, "count": count, "wall": wall, "max": longest, "cells": cells}
 
 
-def _note(kind: Kind, num_steps: int, per_bin: int, num_devices: int, num_chosen: int) -> str:
+def _note(num_steps: int, per_bin: int, num_devices: int, num_chosen: int) -> str:
     notes = [f"{num_steps:,} step{'s' * (num_steps != 1)}"]
     if per_bin > 1:
         notes.append(f"a bar is the mean of {per_bin} steps that follow each other, the tick above it the slowest of them")

@@ -70,7 +70,7 @@ def figure(curve: Curve, place: int) -> Html:
     svg = tag("svg", *grid, *bad, *lines, viewBox=f"0 0 {WIDTH} {HEIGHT}", preserveAspectRatio="none", aria_hidden="true")
     labels = [tag("span", TICKS[curve.unit](v), class_="y", style=f"bottom:{100 * frame.y(v):.2f}%") for v in frame.ticks]
     ends = [s for s in ticks(0, frame.x1, 5) if s <= frame.x1 * 0.75] if frame.x1 else [0.0]
-    below = [tag("span", _samples(s), style=f"left:{100 * frame.x(s):.2f}%") for s in ends]
+    below = [tag("span", fmt.tick(s), style=f"left:{100 * frame.x(s):.2f}%") for s in ends]
     plot = tag("div", svg, *labels, class_="plot", tabindex="0", role="group", data_curve=place, aria_label=_spoken(curve, show))
     axis = tag("div", *below, tag("span", "samples", class_="unit"), class_="x")
     note = tag("p", f"{curve.note}.", class_="note") if curve.note else None
@@ -124,10 +124,6 @@ def _key(line: Line, show: Any) -> Html:
 
 def _spoken(curve: Curve, show: Any) -> str:
     return f"{curve.title} over samples seen, last {show(curve.last)}; arrow keys read values"
-
-
-def _samples(value: float) -> str:
-    return fmt.tick(value)
 
 
 def _short(value: float | None) -> float | None:

@@ -15,14 +15,17 @@ from headway.report import format as fmt
 from headway.report.beside import print_beside, sections
 from headway.report.peers import print_peers
 from headway.report.rows import (
+    RANK_COLUMNS,
     Partition,
     Row,
+    beyond,
     collectives,
     head_of,
     headline,
     health_lines,
     hidden,
     partition,
+    ranked,
     warmup_text,
 )
 from headway.report.sheet import Sheet, sheet_of
@@ -32,7 +35,6 @@ from headway.spec.finding import Finding
 STYLES: Final = {"compute": "blue", "comm": "dark_orange", "copy": "magenta", "idle": "red"}
 NUM_FINDINGS: Final = 5  # shown; the page and --json hold all
 NUM_CLIFFS: Final = 5
-RANK_COLUMNS: Final = 4  # a column a rank up to here, then least, median and largest
 _NUMBER: Final = 9  # width of a column of milliseconds
 _SHARE: Final = 8
 _NAME: Final = 24  # a name is never cut below this
@@ -185,12 +187,12 @@ def _findings(sheet: Sheet, b: Breakdown, wall_ns: float) -> None:
     sheet.line("Findings: time of a step that could be won back", "bold")
     for i, f in enumerate(found[:NUM_FINDINGS], 1):
         sheet.paragraph(f.what, first=f"{i:>2}. ", style="bold")
-        won = f"{fmt.duration(f.recoverable_ns)} ({fmt.share(f.recoverable_ns, wall_ns)}){where(f)}, "
+        won = f"{fmt.duration(f.recoverable_ns)} ({fmt.share(f.recoverable_ns, wall_ns)}){_where(f)}, "
         sheet.paragraph(f"{won}confidence {100 * f.confidence:.0f} %", first="    ")
         if f.action:
             sheet.paragraph(f.action, first="    do: ")
         if f.patch:
-            flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in f.patch.items())
+            flags = " ".join(fmt.flags(f.patch))
             sheet.paragraph(f"{flags}   (measure it: headway try RUN --finding {i})", first="    try: ")
     if len(found) > NUM_FINDINGS:
         sheet.line(f"    and {len(found) - NUM_FINDINGS} smaller; --html and --json show all", "dim")
@@ -209,13 +211,7 @@ def _cliffs(sheet: Sheet, b: Breakdown) -> None:
         sheet.line(f"    and {len(b.cliffs) - NUM_CLIFFS} smaller; --json shows all", "dim")
 
 
-def where(f: Finding) -> str:
+def _where(f: Finding) -> str:
     """Where the time lies that a finding wins: its bucket, and what others wait for it where that is more."""
-    if f.bucket_ns is None or f.recoverable_ns <= 1.02 * f.bucket_ns:
-        return f" of {f.bucket}"
-    return f": {fmt.duration(f.bucket_ns)} of {f.bucket} and what waits for it"
-
-
-def ranked(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings by the time they win back: the order of their numbers."""
-    return sorted(findings, key=lambda f: -f.recoverable_ns)
+    own = beyond(f)
+    return f" of {f.bucket}" if own is None else f": {fmt.duration(own)} of {f.bucket} and what waits for it"

@@ -12,7 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from headway.report.colour import colours
+from headway.report.document import section
 from headway.report.markup import Html, tag
+from headway.report.series import extremes
 from headway.trace.sweep import Ints
 from headway.trace.timeline import Timeline
 
@@ -31,7 +33,7 @@ def lanes(timelines: Sequence[Timeline]) -> dict[str, Any] | None:
     found = [t for t in timelines if len(t.start)]
     if not found:
         return None
-    chosen = _lanes(found)
+    chosen = [found[i] for i in extremes([float(t.edges[-1] - t.edges[0]) / len(t.steps) for t in found], MAX_LANES)]
     first, last = _steps(chosen)
     origin = min(int(t.edges[a]) for t, a in zip(chosen, first, strict=True))
     room = MAX_PIECES // len(chosen)
@@ -58,16 +60,6 @@ def lanes(timelines: Sequence[Timeline]) -> dict[str, Any] | None:
     span = max(row["steps"][-1][2] for row in rows)
     note = _note(len(found), len(chosen), [b - a for a, b in zip(first, last, strict=True)], [len(t.steps) for t in chosen], merged)
     return {"lanes": rows, "names": names, "colours": colours("buckets", names), "labels": list(labels), "note": note, "span": span}
-
-
-def _lanes(found: Sequence[Timeline]) -> list[Timeline]:
-    """The slowest and the fastest devices by their mean window, in order, if there are too many."""
-    if len(found) <= MAX_LANES:
-        return list(found)
-    mean = [float(t.edges[-1] - t.edges[0]) / len(t.steps) for t in found]
-    order = sorted(range(len(found)), key=lambda i: -mean[i])
-    slow = MAX_LANES * 3 // 4
-    return [found[i] for i in sorted(order[:slow] + order[slow - MAX_LANES :])]
 
 
 def _steps(chosen: Sequence[Timeline]) -> tuple[list[int], list[int]]:
@@ -133,9 +125,9 @@ def timeline_section(data: dict[str, Any] | None) -> Html | None:
     buttons = [tag("button", text, type="button", data_zoom=key, title=title) for key, text, title in _BUTTONS]
     labels = [tag("span", lane["label"], class_="lane") for lane in data["lanes"]]
     height = 46 * len(data["lanes"]) + 26
-    return tag(
-        "section",
-        tag("h2", "Timeline"),
+    return section(
+        "when",
+        "Timeline",
         tag("div", *buttons, tag("span", id="timeline-where", class_="soft"), class_="controls"),
         tag(
             "div",
@@ -149,7 +141,6 @@ def timeline_section(data: dict[str, Any] | None) -> Html | None:
             aria_label="Timeline of devices by bucket; plus and minus zoom, arrow keys move, a pointer reads values",
         ),
         tag("p", data["note"], class_="note") if data["note"] else None,
-        id="when",
     )
 
 

@@ -12,9 +12,8 @@ from headway.spec.trial import Trial
 def print_trial(trial: Trial, console: Console) -> None:
     """Predicted against measured gain, with its interval, and a verdict."""
     sheet = sheet_of(console)
-    flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in trial.patch.items())
     sheet.paragraph(trial.what, first=f"Finding {trial.finding}: ", style="bold")
-    sheet.paragraph(flags, first="  patch: ")
+    sheet.paragraph(" ".join(fmt.flags(trial.patch)), first="  patch: ")
     sheet.paragraph(f"{fmt.duration(trial.step_a_ns)} as it is, {fmt.duration(trial.step_b_ns)} with the patch", first="  step: ")
     sheet.paragraph(f"{fmt.duration(trial.predicted_ns)} a step", first="  predicted gain: ")
     interval = f"{trial.confidence:.0%} interval {trial.low_ns / 1e6:.2f} to {trial.high_ns / 1e6:.2f} ms, {len(trial.pairs)} pairs"

@@ -116,6 +116,13 @@ def unknown(name: str, names: Mapping[str, Any] | Sequence[str]) -> str:
     return f"unknown field {_flag(name)}{hint}"
 
 
+def at(data: Any, name: str) -> Any:
+    """The value of a dotted name in nested mappings; None where something is missing."""
+    for part in name.split("."):
+        data = data.get(part) if isinstance(data, Mapping) else None
+    return data
+
+
 def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
+
+_SOME: Final = 8  # ranks that a text names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +23,11 @@ class Health:
     affects: str = ""
     text: str = ""
     withholds: tuple[str, ...] = ()
+
+
+def some(ranks: Sequence[int]) -> str:
+    """The first ranks of many in words: 0, 1, 2, ..."""
+    return ", ".join(map(str, ranks[:_SOME])) + (", ..." if len(ranks) > _SOME else "")
 
 
 def withheld(health: Iterable[Health], name: str) -> Health | None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from headway.spec.breakdown import StepBreakdown
 from headway.spec.event import PHASES
 from headway.trace.host import Host
-from headway.trace.pieces import Pieces
+from headway.trace.pieces import Pieces, modules_of
 from headway.trace.ranks.bandwidth import of_windows
 from headway.trace.sweep import Ints, covered, union
 from headway.trace.windows import Windows
@@ -22,12 +22,11 @@ from headway.trace.work import NUM_CLASSES, Work
 def attribute(work: Work, windows: Windows, host: Host, pieces: Pieces) -> tuple[StepBreakdown, ...]:
     """The breakdown of every window of one device. Every partition is checked to sum to the wall time."""
     phase = host.phase(pieces.track, pieces.when)
-    module = host.module(pieces.track, pieces.when)
-    modules = (*host.modules, "other")
+    modules, module = modules_of(pieces, host)
     num = len(windows.steps)
     by_bucket = _table(pieces, pieces.bucket, pieces.names, num)
     by_phase = _table(pieces, phase, PHASES, num)
-    by_module = _table(pieces, np.where(module >= 0, module, len(host.modules)), modules, num) if host.modules else [{}] * num
+    by_module = _table(pieces, module, modules, num) if host.modules else [{}] * num
     graph = host.graph(pieces.track, pieces.when)
     graphs = (*host.graphs, "none")
     by_graph = _table(pieces, np.where(graph >= 0, graph, len(host.graphs)), graphs, num) if host.graphs else [{}] * num

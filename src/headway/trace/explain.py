@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from headway.trace.floor.ceiling import told
 from headway.trace.floor.floors import Floors, with_floors
 from headway.trace.floor.run import run_floors
 from headway.trace.floor.run import summary as of_ceilings
-from headway.trace.gather import Input, gather
+from headway.trace.gather import Input, gather, rank_in_name
 from headway.trace.kernels import kernels, merged
 from headway.trace.part import FileParts, Part
 from headway.trace.pieces import cut
@@ -45,8 +44,6 @@ from headway.trace.replay.run import replay
 from headway.trace.summary import summarise
 from headway.trace.timeline import Timeline, timeline
 from headway.trace.withhold import supported, trusted
-
-_RANK = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -172,8 +169,8 @@ def _ranks(files: Sequence[FileParts]) -> tuple[list[tuple[int, FileParts]], lis
     for file in files:
         rank = file.rank
         if rank is None:
-            named = _RANK.findall(Path(file.source).name) if processes[file.source] == 1 else []
-            rank = int(named[-1]) if named else next(r for r in range(len(files) + len(taken) + 1) if r not in taken)
+            rank = rank_in_name(file.source) if processes[file.source] == 1 else None
+            rank = next(r for r in range(len(files) + len(taken) + 1) if r not in taken) if rank is None else rank
             guessed += 1
         taken.add(rank)
         out.append((rank, file))

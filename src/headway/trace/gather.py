@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from headway.trace.events import Events, read_events
 from headway.trace.read.file import FIX, known
 
 ENDINGS = (".json", ".json.gz", ".pickle", ".pkl", ".pickle.gz")  # of files that a folder is searched for; others are looked into
+_RANK = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,12 @@ def gather(paths: Sequence[Path]) -> Input:
     base = runs[0] if runs else Input(())
     files = dict.fromkeys(f for i in found for f in i.files)
     return replace(base, files=tuple(files), certain=frozenset(f for i in found for f in i.certain))
+
+
+def rank_in_name(source: str) -> int | None:
+    """The last number that follows "rank" or "worker" in a file's name; None without one."""
+    found = _RANK.findall(Path(source).name)
+    return int(found[-1]) if found else None
 
 
 def _one(path: Path) -> Input:

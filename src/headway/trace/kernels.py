@@ -6,17 +6,17 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
-from headway.spec.breakdown import COMPUTE_CLASSES
 from headway.spec.kernel import KernelUse
 from headway.trace.floor.floors import Floors
 from headway.trace.host import Host
 from headway.trace.launcher import Launchers
 from headway.trace.sweep import Ints, classes
 from headway.trace.windows import Windows
-from headway.trace.work import COMM, D2H, H2D, Work
+from headway.trace.work import BUCKETS, COMM, Work
 
 
 def kernels(work: Work, windows: Windows, floors: Floors, host: Host, launchers: Launchers) -> tuple[KernelUse, ...]:
@@ -26,10 +26,11 @@ def kernels(work: Work, windows: Windows, floors: Floors, host: Host, launchers:
     if not len(inside):
         return ()
     length = (work.end - work.start)[inside]
-    kinds = [*_NAMES, *(f"comm.{name}" for name in _collectives(work))]
-    pairs, code = classes(work.name[inside], _kind(work)[inside])
+    kinds = [*BUCKETS, *sorted({f"comm.{c.name}" for c in work.comm})]
+    pairs, code = classes(work.name[inside], _kind(work, kinds)[inside])
     operator = _of_most(code, launchers.code[inside], length, len(pairs), launchers.names)
-    module = _of_most(code, *_modules(work, host, inside, length, len(pairs)))
+    of_module, modules = _modules(work, host, inside)
+    module = _of_most(code, of_module, length, len(pairs), modules)
     num = len(windows.steps)
     by_window = np.bincount(code * num + window[inside], weights=length, minlength=len(pairs) * num).reshape(len(pairs), num)
     deviation = by_window.std(axis=1, ddof=1).tolist() if num > 1 else [None] * len(pairs)
@@ -62,20 +63,19 @@ def kernels(work: Work, windows: Windows, floors: Floors, host: Host, launchers:
 
 def merged(parts: Sequence[Sequence[KernelUse]]) -> tuple[KernelUse, ...]:
     """The tables of several traces of one device added up; a median becomes the mean of medians, by launches."""
-    steps = [part[0].num_steps if part else 0 for part in parts]
-    rows: dict[tuple[str, str], list[tuple[int, KernelUse]]] = {}
-    for i, part in enumerate(parts):
-        for k in part:
-            rows.setdefault((k.name, k.kind), []).append((i, k))
-    out = [_sum([k for _, k in ks], sum(steps), [n for i, n in enumerate(steps) if i not in {j for j, _ in ks}]) for ks in rows.values()]
-    return tuple(sorted(out, key=lambda k: (-k.total_ns, k.name)))
+    num_steps = sum(part[0].num_steps for part in parts if part)
+    rows: dict[tuple[str, str], list[KernelUse]] = {}
+    for k in chain.from_iterable(parts):
+        rows.setdefault((k.name, k.kind), []).append(k)
+    return tuple(sorted((_sum(ks, num_steps) for ks in rows.values()), key=lambda k: (-k.total_ns, k.name)))
 
 
-def _sum(ks: Sequence[KernelUse], num_steps: int, absent: Sequence[int]) -> KernelUse:
-    """One kernel of several traces; `absent`: windows of those traces in which it never ran."""
+def _sum(ks: Sequence[KernelUse], num_steps: int) -> KernelUse:
+    """One kernel of several traces of `num_steps` windows; it is in no window of those that do not list it."""
     largest = max(ks, key=lambda k: k.total_ns)
     total = sum(k.total_ns for k in ks)
-    groups = [(k.num_steps, k.total_ns / max(1, k.num_steps), k.deviation_ns or 0.0) for k in ks] + [(n, 0.0, 0.0) for n in absent]
+    absent = num_steps - sum(k.num_steps for k in ks)
+    groups = [*((k.num_steps, k.total_ns / max(1, k.num_steps), k.deviation_ns or 0.0) for k in ks), (absent, 0.0, 0.0)]
     squares = sum((n - 1) * s * s + n * (m - total / max(1, num_steps)) ** 2 for n, m, s in groups if n)
     return replace(
         largest,
@@ -98,28 +98,17 @@ def _of_most(group: Ints, code: Ints, length: Ints, num: int, names: Sequence[st
     return [names[i] if i >= 0 else "" for i in found.tolist()]
 
 
-def _modules(work: Work, host: Host, rows: Ints, length: Ints, num: int) -> tuple[Ints, Ints, int, tuple[str, ...]]:
-    """Arguments of `_of_most` for module paths with their numbers as *."""
+def _modules(work: Work, host: Host, rows: Ints) -> tuple[Ints, tuple[str, ...]]:
+    """(code of the module of each row or -1, paths of modules with their numbers as *)."""
     if not host.modules:
-        return np.full(len(rows), -1, np.int64), length, num, ()
+        return np.full(len(rows), -1, np.int64), ()
     folded = [re.sub(r"\d+", "*", name) for name in host.modules]
     names = tuple(dict.fromkeys(folded))
     place = np.array([*(names.index(n) for n in folded), -1], np.int64)
-    return place[host.module(work.track[rows], work.launched[rows])], length, num, names
+    return place[host.module(work.track[rows], work.launched[rows])], names
 
 
-_NAMES = (*(f"compute.{c}" for c in COMPUTE_CLASSES), "copy.h2d", "copy.d2h")
-
-
-def _collectives(work: Work) -> list[str]:
-    return sorted({c.name for c in work.comm})
-
-
-def _kind(work: Work) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Code of each row's kind: into _NAMES, then the collectives."""
-    code = np.where(work.level == H2D, len(COMPUTE_CLASSES), np.where(work.level == D2H, len(COMPUTE_CLASSES) + 1, work.level))
-    names = _collectives(work)
-    if names:
-        of_comm = np.array([names.index(c.name) for c in work.comm], np.int64)
-        code = np.where(work.level == COMM, len(_NAMES) + of_comm[np.maximum(work.comm_of, 0)], code)
-    return code
+def _kind(work: Work, kinds: Sequence[str]) -> Ints:
+    """Code into `kinds` of each row: its bucket, or its collective."""
+    of_comm = np.array([*(kinds.index(f"comm.{c.name}") for c in work.comm), COMM], np.int64)
+    return np.where(work.level == COMM, of_comm[work.comm_of], work.level)

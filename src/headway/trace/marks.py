@@ -53,6 +53,7 @@ _MARK = re.compile(
     r"DistributedDataParallel\.|(cuda|hip|cu)[A-Z]\w*$|gc$|torch\.cuda\.)"
 )
 _GLOO_LAUNCH = re.compile(r"^c10d::(?!.*(wait|set_))")
+_BACKWARD = re.compile(r"^autograd::engine::evaluate_function|Backward\d*$")
 _SHORT = 16  # letters of a code's name: enough to tell graphs apart
 CALL: Final = "nn.Module: "  # before the name of a module that a profiler saw being called
 _REGION = re.compile(r"^Torch-Compiled Region: (\S+)")
@@ -111,7 +112,7 @@ def compiled(name: str) -> str:
 
 def is_backward(name: str) -> bool:
     """Whether the autograd engine runs a node in this row."""
-    return name.startswith("autograd::engine::evaluate_function") or name.endswith(("Backward", "Backward0", "Backward1"))
+    return _BACKWARD.search(name) is not None
 
 
 def launches_gloo(name: str) -> bool:

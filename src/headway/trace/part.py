@@ -45,11 +45,11 @@ class FileParts:
     """One process of one file. `rank` and `world` are None where the file does not say; `health` has no rank yet."""
 
     source: str
-    rank: int | None
-    world: int | None
-    host: str  # name of the machine
-    parts: tuple[Part, ...]
-    health: tuple[Health, ...]
+    rank: int | None = None
+    world: int | None = None
+    host: str = ""  # name of the machine
+    parts: tuple[Part, ...] = ()
+    health: tuple[Health, ...] = ()
     memory: tuple[History, ...] = ()  # what allocators did, one a device
     retries: Retries = field(default_factory=Retries)  # of the allocator, within steps
     flight: tuple[FlightLog, ...] = ()
@@ -70,10 +70,6 @@ def of_file(path: Path) -> tuple[FileParts, ...]:
         return found
     rest = FileParts(
         source=reading.source,
-        rank=None,
-        world=None,
-        host="",
-        parts=(),
         health=reading.health,
         memory=reading.memory,
         flight=reading.flight,

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headway.spec.breakdown import COMM_PARTS, COMPUTE_CLASSES, IDLE_CAUSES
+from headway.spec.breakdown import COMM_PARTS, IDLE_CAUSES
 from headway.trace.host import Host
 from headway.trace.ranks.wait import Arrivals
 from headway.trace.sweep import Ints, distinct, paint
 from headway.trace.windows import Windows
-from headway.trace.work import COMM, D2H, H2D, Work
+from headway.trace.work import BUCKETS, COMM, Work
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,12 @@ class Pieces:
     when: Ints  # at this moment of that track
     names: tuple[str, ...]  # of buckets
     bucket: Ints  # code into names
+
+
+def modules_of(pieces: Pieces, host: Host) -> tuple[tuple[str, ...], Ints]:
+    """(names of modules, the last of them "other"; the code of each piece)."""
+    module = host.module(pieces.track, pieces.when)
+    return (*host.modules, "other"), np.where(module >= 0, module, len(host.modules))
 
 
 def cut(work: Work, windows: Windows, host: Host, arrivals: Arrivals) -> Pieces:
@@ -64,7 +70,7 @@ def _waited_for(work: Work, windows: Windows, host: Host, until: Ints, window: I
 
 def _buckets(work: Work, host: Host, arrivals: Arrivals, start: Ints, row: Ints, track: Ints) -> tuple[list[str], Ints]:
     """(names of buckets, bucket of each piece)."""
-    names = [f"compute.{c}" for c in COMPUTE_CLASSES] + ["copy.h2d", "copy.d2h"] + [f"idle.{c}" for c in IDLE_CAUSES]
+    names = [n for n in BUCKETS if n != BUCKETS[COMM]] + [f"idle.{c}" for c in IDLE_CAUSES]
     code_of = {n: i for i, n in enumerate(names)}
     first_idle = code_of[f"idle.{IDLE_CAUSES[0]}"]
     idle = row < 0
@@ -74,8 +80,7 @@ def _buckets(work: Work, host: Host, arrivals: Arrivals, start: Ints, row: Ints,
         return names, bucket
     owner = np.maximum(row, 0)
     level = np.where(idle, -1, work.level[owner])
-    of_level = np.arange(D2H + 1)
-    of_level[H2D], of_level[D2H] = code_of["copy.h2d"], code_of["copy.d2h"]
+    of_level = np.array([code_of.get(n, -1) for n in BUCKETS], np.int64)
     bucket = np.where(idle, bucket, of_level[level])
     mine = np.flatnonzero(level == COMM)
     if len(mine):

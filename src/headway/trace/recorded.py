@@ -35,22 +35,24 @@ def of_launches(table: Table) -> list[Health]:
         return []
     known = np.flatnonzero(seen)
     place = np.arange(len(calls))
+    before, after = place < known[0], place > known[-1]
+    late = "first launches without their kernels: the device was recorded later than the host"
+    early = "last launches without their kernels: the recording of the device ended before them"
     lost = (
-        ("dropped_first_kernels", place < known[0], "first launches without their kernels: the device was recorded later than the host"),
-        ("truncated_last_step", place > known[-1], "last launches without their kernels: the recording of the device ended before them"),
-        ("lost_kernels", ~seen & (place > known[0]) & (place < known[-1]), "launches without their kernels: work that ran is not recorded"),
+        ("dropped_first_kernels", before, "the first step", late),
+        ("truncated_last_step", after, "the last step", early),
+        ("lost_kernels", ~seen & ~before & ~after, "the steps", "launches without their kernels: work that ran is not recorded"),
     )
     much = (~seen).sum() > MOST_LOST * len(calls)
-    affects = {"dropped_first_kernels": "the first step", "truncated_last_step": "the last step"}
     return [
         Health(
             what=what,
             count=int(rows.sum()),
-            affects=f"compute and idle time of {affects.get(what, 'the steps')}",
+            affects=f"compute and idle time of {where}",
             text=f"{text} ({rows.sum() / len(calls):.1%} of {len(calls):,})",
             withholds=("idle",) if much else (),
         )
-        for what, rows, text in lost
+        for what, rows, where, text in lost
         if rows.any()
     ]
 

@@ -18,7 +18,6 @@ def summarise(ranks: Sequence[RankBreakdown], world: int | None) -> dict[str, An
     walls = [s.wall_ns for s in steps]
     total = sum(s.wall_ns for s in profiled)
     heads = group(add([s.buckets for s in profiled]))
-    mfus = [s.mfu for s in steps if s.mfu is not None]
     return {
         "world": world,
         "ranks": sorted({r.rank for r in ranks}),
@@ -39,7 +38,7 @@ def summarise(ranks: Sequence[RankBreakdown], world: int | None) -> dict[str, An
         "hidden_comm_by_axis_ns": add([s.hidden_comm_by_axis_ns for s in profiled]),
         **_floors(profiled),
         "flops": _median([float(s.flops) for s in steps if s.flops is not None]),
-        "mfu": _median(mfus),
+        "mfu": _median([s.mfu for s in steps if s.mfu is not None]),
         "hfu": _median([s.hfu for s in steps if s.hfu is not None]),
     }
 

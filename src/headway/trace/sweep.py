@@ -1,4 +1,4 @@
-"""Intervals on one time line: union, intersect, subtract, paint. Everything of the trace room stands on these.
+"""Intervals on one time line: union, cover, depth, paint. Everything of the trace room stands on these.
 
 An interval is [start, end) in integer nanoseconds; a set of intervals is two int64 arrays (start, end). "Disjoint" means sorted and
 not overlapping. Intervals of zero or negative length cover nothing. Nothing here loops over events.
@@ -82,23 +82,6 @@ def inside(spans: Spans, time: Ints) -> NDArray[np.bool_]:
         return np.zeros(len(time), bool)
     index = np.searchsorted(start, time, side="right") - 1
     return (index >= 0) & (time < end[np.maximum(index, 0)])
-
-
-def intersect(a: Spans, b: Spans) -> Spans:
-    """What two disjoint sets both cover."""
-    return _within(a, b, True)
-
-
-def subtract(a: Spans, b: Spans) -> Spans:
-    """What disjoint `a` covers and disjoint `b` does not."""
-    return _within(a, b, False)
-
-
-def _within(a: Spans, b: Spans, wanted: bool) -> Spans:
-    edges = distinct(np.concatenate((*a, *b)))
-    left = edges[:-1]
-    keep = inside(a, left) & (inside(b, left) == wanted)
-    return union(left[keep], edges[1:][keep])
 
 
 def measure(spans: Spans) -> int:

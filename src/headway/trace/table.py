@@ -34,6 +34,7 @@ class Kind(IntEnum):
 
 
 DEVICE_WORK = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
+ON_DEVICE = (*DEVICE_WORK, Kind.SYNC, Kind.DEVICE_MARK)  # what is drawn on a device
 HOST = (Kind.RUNTIME, Kind.OPERATOR, Kind.MARK, Kind.PYTHON)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headway.trace.host import Host
-from headway.trace.pieces import cut
+from headway.trace.pieces import cut, modules_of
 from headway.trace.ranks.wait import Arrivals
 from headway.trace.sweep import Ints
 from headway.trace.windows import Windows
@@ -41,8 +41,7 @@ def timeline(rank: int, work: Work, windows: Windows, host: Host, arrivals: Arri
     pieces = cut(work, windows, host, arrivals)
     bucket = pieces.bucket
     phase = host.phase(pieces.track, pieces.when)
-    module = host.module(pieces.track, pieces.when)
-    module = np.where(module >= 0, module, len(host.modules))
+    modules, module = modules_of(pieces, host)
     label = work.name[pieces.owner] if len(work) else np.full(len(bucket), -1, np.int64)
     label = np.where(pieces.owner >= 0, label, -1)
     keep = np.flatnonzero(pieces.length > 0)
@@ -63,6 +62,6 @@ def timeline(rank: int, work: Work, windows: Windows, host: Host, arrivals: Arri
         module=module[first],
         label=label[first],
         names=pieces.names,
-        modules=(*host.modules, "other"),
+        modules=modules,
         labels=work.names,
     )

@@ -8,10 +8,12 @@ device, a leaf operator is a kernel, and a collective on a Gloo thread is commun
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.spec.breakdown import COMPUTE_CLASSES
 from headway.trace import classify, marks
 from headway.trace.host import Host, training_track
 from headway.trace.ranks.groups import Comm, describe
@@ -21,6 +23,12 @@ from headway.trace.table import DEVICE_WORK, Kind, Table
 NUM_CLASSES = len(classify.LEVEL)
 _PREPARES = (classify.LEVEL["copy"], classify.LEVEL["other"])
 COMM, H2D, D2H = NUM_CLASSES, NUM_CLASSES + 1, NUM_CLASSES + 2  # levels after the compute classes, in order of priority
+BUCKETS: Final = (
+    *(f"compute.{c}" for c in COMPUTE_CLASSES),
+    "comm",
+    "copy.h2d",
+    "copy.d2h",
+)  # of each level; comm goes on: .name.axis.part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +52,17 @@ class Work:
     def __len__(self) -> int:
         return len(self.start)
 
+    @property
+    def comm_bytes(self) -> Ints:
+        """Bytes of each of `comm`; -1 unknown."""
+        return np.array([-1 if c.bytes is None else c.bytes for c in self.comm], np.int64)
+
 
 def works(table: Table, host: Host) -> tuple[Work, ...]:
     """Work per device, in order of device number; one named cpu when the trace has none."""
     rows = table.rows(*DEVICE_WORK)
     if not len(rows):
-        return (_cpu(table, host),) if host.training >= 0 else ()
+        return (_cpu(table),) if host.training >= 0 else ()
     level, track, launched, linked = _levels(table, rows), *_launches(table, rows)
     out = []
     for device in distinct(table.device[rows]):
@@ -109,7 +122,7 @@ def _launches(table: Table, rows: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     return np.where(linked, table.track[calls[at]], -1), np.where(linked, table.start[calls[at]], launched), linked
 
 
-def _cpu(table: Table, host: Host) -> Work:
+def _cpu(table: Table) -> Work:
     """Leaf operators of the training thread and of threads that run backward nodes; Gloo's spans of the whole process."""
     operators = table.rows(Kind.OPERATOR)
     on_gloo = (table.kind == Kind.MARK) & table.named(lambda n: n.startswith("gloo:"))

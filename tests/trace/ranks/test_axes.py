@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headway.cli.main import main
 from headway.spec.errors import TraceError
 from headway.trace.explain import explain
-from headway.trace.ranks.axes import GROUPS, Mesh, mesh, named, parse_mesh
+from headway.trace.ranks.axes import GROUPS, Mesh, named, parse_mesh
 from tests.trace.drawing import span, write
 from tests.trace.simulate import groups
 
@@ -29,7 +29,7 @@ meshes = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(lambda sizes: {
 
 @given(meshes, st.data())
 def test_groups_of_a_mesh_are_found_by_their_ranks(axes: dict[str, int], data: st.DataObject) -> None:
-    where = mesh(axes)
+    where = Mesh(tuple(axes.items()))
     name = data.draw(st.sampled_from(sorted(axes)))
     for group in groups(axes, name).tolist():
         assert all(where.group(r, name) == tuple(group) for r in group)
@@ -39,7 +39,7 @@ def test_groups_of_a_mesh_are_found_by_their_ranks(axes: dict[str, int], data: s
 
 
 def test_products_and_what_is_no_group() -> None:
-    where = mesh({"pp": 2, "dp": 2, "tp": 2})
+    where = parse_mesh("pp=2,dp=2,tp=2")
     assert where.axis((0, 1, 2, 3)) == "dp_tp"
     assert where.axis((0, 1, 4, 5)) == "pp_tp"
     assert where.axis(tuple(range(8))) == "world"
@@ -81,7 +81,7 @@ def test_a_mesh_of_another_size_is_refused(tmp_path: Path, capsys: pytest.Captur
     assert main(["explain", *paths, "--mesh", "dp_shard=4,tp=2"]) == 2
     assert "the mesh dp_shard=4 x tp=2 has 8 ranks, the run has 4" in capsys.readouterr().err
     with pytest.raises(TraceError, match="has 2 ranks, the run has 4"):
-        mesh({"tp": 2}).check(None, [0, 3])
+        parse_mesh("tp=2").check(None, [0, 3])
 
 
 def test_rules_go_from_the_special_to_the_general() -> None:

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, Final
 
 from headway.spec.flight import FlightEntry, FlightGroup, FlightLog, GroupState, LastCollective
-from headway.spec.health import Health
+from headway.spec.health import Health, some
 
 _ALIKE: Final = frozenset(
     ("all_reduce", "allreduce", "broadcast", "reduce", "all_gather_base", "reduce_scatter_base", "all_gather", "reduce_scatter")
@@ -64,8 +64,7 @@ def health(logs: Sequence[FlightLog]) -> list[Health]:
         out.append(Health(what="flight_ranks_twice", count=len(ranks) - len(set(ranks)), affects="groups of flight recorders", text=text))
     absent = sorted(set(range(world)) - set(ranks)) if ranks else []
     if absent:
-        shown = ", ".join(map(str, absent[:8])) + (", ..." if len(absent) > 8 else "")
-        text = f"ranks without a flight recorder, of {world}: {shown}"
+        text = f"ranks without a flight recorder, of {world}: {some(absent)}"
         out.append(Health(what="flight_missing_ranks", count=len(absent), affects="groups of flight recorders", text=text))
     return out
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from headway.trace.floor.formula import cost
 from headway.trace.floor.inputs import ELEMENTS, Dims, inputs
 from headway.trace.floor.product import Cost
+from headway.trace.marks import is_backward
 from headway.trace.sweep import Ints, distinct, innermost
 from headway.trace.table import Kind, Table
 from headway.trace.work import NUM_CLASSES, Work
@@ -92,7 +93,7 @@ def _results(table: Table) -> Ints:
     convolves = table.named(lambda n: "conv" in n and "ackward" not in n)
     made = np.flatnonzero((table.kind == Kind.OPERATOR) & (table.sequence >= 0) & (table.forward <= 0) & convolves)
     nodes = np.flatnonzero((table.kind == Kind.OPERATOR) & (table.sequence >= 0) & (table.forward > 0) & (table.shape >= 0))
-    nodes = nodes[table.named(lambda n: n.endswith(("Backward", "Backward0", "Backward1")) and "Conv" in n and ":" not in n)[nodes]]
+    nodes = nodes[table.named(lambda n: is_backward(n) and "Conv" in n and ":" not in n)[nodes]]
     if not len(made) or not len(nodes):
         return out
     nodes = nodes[np.argsort(table.sequence[nodes], kind="stable")]

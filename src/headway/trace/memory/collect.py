@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headway.spec.memory import Growth, MemoryBreakdown
-from headway.trace.gather import Input
+from headway.trace.gather import Input, rank_in_name
 from headway.trace.memory.account import NUM_POINTS, Beside, account
 from headway.trace.memory.growth import CONFIDENCE, FEWEST, grows
 from headway.trace.memory.history import History
 from headway.trace.part import FileParts
-from headway.trace.sweep import NEVER
-
-_RANK = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
+from headway.trace.sweep import NEVER, Ints
 
 
 def breakdowns(timelines: Sequence[tuple[int, FileParts]], snapshots: Sequence[FileParts], given: Input) -> tuple[MemoryBreakdown, ...]:
@@ -28,8 +24,8 @@ def breakdowns(timelines: Sequence[tuple[int, FileParts]], snapshots: Sequence[F
     """
     found: list[tuple[int, History]] = [(rank, h) for rank, file in timelines for h in file.memory]
     for i, file in enumerate(snapshots):
-        named = _RANK.findall(Path(file.source).name)
-        said = next((h.rank for h in file.memory if h.rank is not None), int(named[-1]) if named else i)
+        named = rank_in_name(file.source)
+        said = next((h.rank for h in file.memory if h.rank is not None), i if named is None else named)
         found += [(said, h) for h in file.memory]
     best: dict[tuple[int, str], MemoryBreakdown] = {}
     for rank, history in found:
@@ -82,7 +78,7 @@ def _counters(logs: Sequence[Mapping[str, Any]], device: str) -> MemoryBreakdown
     )
 
 
-def _growing(step: Any, size: Any) -> tuple[Growth, ...]:
+def _growing(step: Ints, size: Ints) -> tuple[Growth, ...]:
     rest = slice(len(size) // 4, None)  # until then kernels are compiled, caches fill, shapes are met for the first time
     periods = float(np.diff(step[rest]).mean()) if len(step[rest]) >= FEWEST else 0.0
     slope = grows(size[rest].astype(np.float64), CONFIDENCE, mostly=True)

@@ -14,9 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headway.spec.breakdown import Health
-from headway.trace.sweep import NEVER, Ints, Steps
-
-NONE = np.zeros(0, np.int64)
+from headway.trace.sweep import EMPTY, NEVER, Ints, Steps
 
 
 class Action(IntEnum):
@@ -62,20 +60,20 @@ class Site:
 class Blocks:
     """What is in use at the end: blocks with their address, bytes taken, whether they only await the end of other streams' work."""
 
-    address: Ints = field(default_factory=lambda: NONE)
-    size: Ints = field(default_factory=lambda: NONE)
-    awaiting: Ints = field(default_factory=lambda: NONE)  # 0 or 1
-    site: Ints = field(default_factory=lambda: NONE)
+    address: Ints = field(default_factory=lambda: EMPTY)
+    size: Ints = field(default_factory=lambda: EMPTY)
+    awaiting: Ints = field(default_factory=lambda: EMPTY)  # 0 or 1
+    site: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Segments:
     """What is reserved at the end."""
 
-    address: Ints = field(default_factory=lambda: NONE)
-    size: Ints = field(default_factory=lambda: NONE)
-    expandable: Ints = field(default_factory=lambda: NONE)  # 0 or 1
-    private: Ints = field(default_factory=lambda: NONE)  # 1: of a pool of its own, as a CUDA graph has
+    address: Ints = field(default_factory=lambda: EMPTY)
+    size: Ints = field(default_factory=lambda: EMPTY)
+    expandable: Ints = field(default_factory=lambda: EMPTY)  # 0 or 1
+    private: Ints = field(default_factory=lambda: EMPTY)  # 1: of a pool of its own, as a CUDA graph has
 
 
 @dataclass(frozen=True)
@@ -107,8 +105,8 @@ class History:
     sites: tuple[Site, ...] = ()
     blocks: Blocks = field(default_factory=Blocks)
     segments: Segments = field(default_factory=Segments)
-    reserved: Ints = field(default_factory=lambda: NONE)
-    allocated: Ints = field(default_factory=lambda: NONE)
+    reserved: Ints = field(default_factory=lambda: EMPTY)
+    allocated: Ints = field(default_factory=lambda: EMPTY)
     layout: bool = True  # segments are known
     rank: int | None = None
     named: tuple[Named, ...] = ()

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.spec.memory import Held, Pin
-from headway.trace.memory.history import GROWS, NONE, SHRINKS, Action, History
+from headway.trace.memory.history import GROWS, SHRINKS, Action, History
 from headway.trace.memory.lives import Lives
-from headway.trace.sweep import Ints
+from headway.trace.sweep import EMPTY, Ints
 
 NUM_PINS = 20
 _NUM_BLOCKS = 3  # of a pin that are named
@@ -52,7 +52,7 @@ def layout(history: History, of: Lives, moment: int, rows: Ints, waiting: Ints) 
     joined = np.append(False, covered[:-1]) & ~np.isin(edges, own) if len(edges) else covered
     first = np.flatnonzero(covered & ~joined)
     last = np.flatnonzero(covered & np.append(~covered[1:] | ~joined[1:], True)) if len(edges) else first
-    begin, end = edges[first], edges[np.minimum(last + 1, len(edges) - 1)] if len(edges) else NONE
+    begin, end = edges[first], edges[np.minimum(last + 1, len(edges) - 1)] if len(edges) else EMPTY
     both = np.concatenate((rows, waiting))
     piece = np.searchsorted(begin, of.address[both], side="right") - 1
     fits = (piece >= 0) & (of.address[both] + of.size[both] <= end[np.maximum(piece, 0)]) if len(begin) else np.zeros(len(both), bool)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.trace.memory.history import GROWS, NONE, SHRINKS, Action, History
-from headway.trace.sweep import Ints
+from headway.trace.memory.history import GROWS, SHRINKS, Action, History
+from headway.trace.sweep import EMPTY, Ints
 
 Bools = NDArray[np.bool_]
 _LEAST = 512  # bytes: blocks are multiples of it (CUDACachingAllocator's kMinBlockSize)
@@ -71,7 +71,7 @@ def lives(history: History) -> Lives:
     begins |= (action == Action.FREE_REQUESTED) & (previous == Action.FREE_REQUESTED)
     first = np.flatnonzero(begins)
     if not len(first):
-        return Lives(address=NONE, size=NONE, born=NONE, freed=NONE, gone=NONE, site=NONE, before=np.zeros(0, bool))
+        return Lives(address=EMPTY, size=EMPTY, born=EMPTY, freed=EMPTY, gone=EMPTY, site=EMPTY, before=np.zeros(0, bool))
     group = np.cumsum(begins) - 1
     never = n + 2
 
@@ -141,12 +141,11 @@ def reserved(history: History) -> Ints:
     return int(history.segments.size.sum()) - after
 
 
-def allocated(of: Lives, num_events: int, rows: Ints | None = None) -> Ints:
-    """Allocated bytes at each moment [n + 1], of all lives or of `rows`."""
-    mine = slice(None) if rows is None else rows
+def allocated(of: Lives, num_events: int) -> Ints:
+    """Allocated bytes of all lives at each moment [n + 1]."""
     change = np.zeros(num_events + 3, np.int64)
-    np.add.at(change, np.minimum(of.born[mine], num_events + 1), of.size[mine])
-    np.add.at(change, np.minimum(of.freed[mine], num_events + 1), -of.size[mine])
+    np.add.at(change, np.minimum(of.born, num_events + 1), of.size)
+    np.add.at(change, np.minimum(of.freed, num_events + 1), -of.size)
     return np.cumsum(change)[: num_events + 1]
 
 

@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from headway.trace.memory.history import NONE, Action, History
-from headway.trace.sweep import Ints, distinct
+from headway.trace.memory.history import Action, History
+from headway.trace.sweep import EMPTY, Ints, distinct
 from headway.trace.table import Kind, Table
 
 _MALLOC: Final = re.compile(r"^(cuda|hip)(Ext)?Malloc(WithFlags)?$")
@@ -27,11 +27,11 @@ _OTHER, _ASKS, _FREES, _SILENT = range(4)
 class Retries:
     """Of one process, in order of time; one entry each. Bytes are -1 where no memory was recorded."""
 
-    time: Ints = field(default_factory=lambda: NONE)  # nanoseconds, when the request began
-    freed: Ints = field(default_factory=lambda: NONE)  # segments given back
-    asked: Ints = field(default_factory=lambda: NONE)  # bytes of the request
-    reserved: Ints = field(default_factory=lambda: NONE)  # bytes, before it
-    allocated: Ints = field(default_factory=lambda: NONE)  # bytes of it in use
+    time: Ints = field(default_factory=lambda: EMPTY)  # nanoseconds, when the request began
+    freed: Ints = field(default_factory=lambda: EMPTY)  # segments given back
+    asked: Ints = field(default_factory=lambda: EMPTY)  # bytes of the request
+    reserved: Ints = field(default_factory=lambda: EMPTY)  # bytes, before it
+    allocated: Ints = field(default_factory=lambda: EMPTY)  # bytes of it in use
 
     def __len__(self) -> int:
         return len(self.time)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from headway.spec.codec import at
 from headway.spec.memory import MemoryBreakdown, Saving
 from headway.trace.memory.repeat import Repeat
 
@@ -35,16 +36,9 @@ def savings(
     return tuple(sorted(every, key=lambda s: -s.saves_bytes * s.confidence))
 
 
-def _at(spec: Mapping[str, Any] | None, *path: str) -> Any:
-    value: Any = spec
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
-
-
 def _recompute(found: MemoryBreakdown, spec: Mapping[str, Any] | None, repeated: Sequence[Repeat]) -> Iterator[Saving]:
     """Of what n blocks of the network keep, n - 1 parts of n: the backward of one block needs its own again."""
-    mode = _at(spec, "remat", "mode")
+    mode = at(spec, "remat.mode")
     if mode in (None, "none") and repeated:
         yield Saving(
             what="Activations of repeated blocks are kept for the backward",
@@ -60,8 +54,8 @@ def _recompute(found: MemoryBreakdown, spec: Mapping[str, Any] | None, repeated:
 
 
 def _accumulate(found: MemoryBreakdown, spec: Mapping[str, Any] | None) -> Iterator[Saving]:
-    now, batch = _at(spec, "accumulate"), _at(spec, "global_batch")
-    axes = [_at(spec, "mesh", axis) for axis in ("dp_replicate", "dp_shard")]
+    now, batch = at(spec, "accumulate"), at(spec, "global_batch")
+    axes = [at(spec, f"mesh.{axis}") for axis in ("dp_replicate", "dp_shard")]
     if not (isinstance(now, int) and isinstance(batch, int) and all(isinstance(a, int) and a > 0 for a in axes)):
         return
     if batch % (2 * now * axes[0] * axes[1]):
@@ -79,7 +73,7 @@ def _accumulate(found: MemoryBreakdown, spec: Mapping[str, Any] | None) -> Itera
 
 
 def _shard(found: MemoryBreakdown, spec: Mapping[str, Any] | None) -> Iterator[Saving]:
-    copies, shard = _at(spec, "mesh", "dp_replicate"), _at(spec, "mesh", "dp_shard")
+    copies, shard = at(spec, "mesh.dp_replicate"), at(spec, "mesh.dp_shard")
     if not (isinstance(copies, int) and isinstance(shard, int) and copies > 1):
         return
     total = sum(n for name, n in found.parts.items() if name.partition(".")[0] in ("parameters", "gradients", "optimizer"))
@@ -95,7 +89,7 @@ def _shard(found: MemoryBreakdown, spec: Mapping[str, Any] | None) -> Iterator[S
 
 
 def _reshard(found: MemoryBreakdown, spec: Mapping[str, Any] | None) -> Iterator[Saving]:
-    if _at(spec, "mesh", "reshard") is not False:
+    if at(spec, "mesh.reshard") is not False:
         return
     yield Saving(
         what="Gathered parameters are kept from the forward to the backward",

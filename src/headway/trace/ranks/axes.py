@@ -7,7 +7,7 @@ coordinate alone and take every value of it; along several if it is their produc
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -89,11 +89,6 @@ class Mesh:
         return tuple(int(np.ravel_multi_index([*place[:along], i, *place[along + 1 :]], shape)) for i in range(shape[along]))
 
 
-def mesh(axes: Mapping[str, int]) -> Mesh:
-    """A mesh of named sizes, outermost first."""
-    return Mesh(tuple(axes.items()))
-
-
 def parse_mesh(text: str) -> Mesh:
     """`dp_shard=4,tp=2` as a mesh. Raises TraceError."""
     found: dict[str, int] = {}
@@ -103,4 +98,4 @@ def parse_mesh(text: str) -> Mesh:
             fix = "Name each axis once with its size, outermost first: --mesh dp_shard=4,tp=2."
             raise TraceError(f"{part.strip()!r} is not an axis of a mesh", where=f"--mesh {text}", fix=fix)
         found[match[1]] = int(match[2])
-    return mesh(found)
+    return Mesh(tuple(found.items()))

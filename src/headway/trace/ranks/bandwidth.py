@@ -37,7 +37,7 @@ def of_windows(work: Work, windows: Windows) -> list[tuple[Mapping[str, object],
         return [()] * len(out)
     kinds = sorted({(c.name, c.axis) for c in work.comm})
     kind = np.array([kinds.index((c.name, c.axis)) for c in work.comm], np.int64)[work.comm_of[rows]]
-    size = np.array([-1 if c.bytes is None else c.bytes for c in work.comm], np.int64)[work.comm_of[rows]]
+    size = work.comm_bytes[work.comm_of[rows]]
     num, origin = len(out), int(work.start[rows].min())
     span = int(work.end[rows].max()) - origin + 1  # windows are laid end to end, so that the union of one does not see the others
     for k, (name, axis) in enumerate(kinds):
@@ -104,7 +104,7 @@ def _durations(index: int, seat: Seat, meeting: Meeting) -> tuple[Any, ...]:
     work, found = seat.work, meeting.matches
     rows = np.flatnonzero(work.comm_of >= 0)
     kinds = [(c.name, c.axis, len(c.ranks)) for c in work.comm]
-    size = np.array([-1 if c.bytes is None else c.bytes for c in work.comm], np.int64)
+    size = work.comm_bytes
     length = work.end - work.start
     moves, wait, sure = length.copy(), np.zeros(len(work), np.int64), np.zeros(len(work), bool)
     mine = np.flatnonzero((found.seat == index) & meeting.sound)

@@ -161,11 +161,10 @@ Met = tuple[Ints, Ints]  # collectives [n] of the same seats, and their entries 
 
 def _tables(matches: Matches) -> list[Met]:
     """Collectives by who met. A rank may have several seats, one for each traced window, so the same group may be several tables."""
-    club = {k.ranks: i for i, k in enumerate(matches.kinds)}
-    of = np.array([club[k.ranks] for k in matches.kinds], np.int64)[matches.kind]
+    club = matches.club
     out = []
-    for c in np.unique(of).tolist():
-        mine = np.flatnonzero(of == c)
+    for c in np.unique(club).tolist():
+        mine = np.flatnonzero(club == c)
         entry = matches.first[mine][:, None] + np.arange(matches.size[mine[0]])
         who, table = np.unique(matches.seat[entry], axis=0, return_inverse=True)
         for t in range(len(who)):

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-from headway.spec.breakdown import Health, RankBreakdown
+from headway.spec.breakdown import RankBreakdown
+from headway.spec.health import Health, some
 from headway.trace.part import FileParts
 
 
@@ -34,6 +35,5 @@ def missing(rows: Sequence[RankBreakdown], world: int | None) -> list[Health]:
     absent = sorted(set(range(world or 0)) - {r.rank for r in rows if any(s.buckets for s in r.steps)})
     if not absent or not any(name.startswith("comm.") for r in rows for s in r.steps for name in s.buckets):
         return []
-    shown = ", ".join(map(str, absent[:8])) + (", ..." if len(absent) > 8 else "")
-    text = f"no trace of {len(absent)} of {world} ranks ({shown}): their collectives cannot be split into wait and transfer"
+    text = f"no trace of {len(absent)} of {world} ranks ({some(absent)}): their collectives cannot be split into wait and transfer"
     return [Health(what="missing_ranks", count=len(absent), affects="comm wait and transfer", text=text)]

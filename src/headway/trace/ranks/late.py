@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headway.spec.event import PHASES
 from headway.trace.host import Host
-from headway.trace.pieces import Pieces, cut
+from headway.trace.pieces import Pieces, cut, modules_of
 from headway.trace.ranks.match import Matches, Seat
 from headway.trace.ranks.wait import Meeting
 from headway.trace.sweep import Ints, covered, union
@@ -103,9 +103,8 @@ class _Since:
 def _since(meeting: Meeting, held: Ints) -> _Since:
     """The longest waits, with the meeting before of the same group."""
     found = meeting.matches
-    clubs = {k.ranks: i for i, k in enumerate(found.kinds)}
     one = found.of_entry
-    club = np.array([clubs[k.ranks] for k in found.kinds], np.int64)[found.kind][one]
+    club = found.club[one]
     order = np.lexsort((found.start, club, found.seat))
     before = np.full(len(order), -1, np.int64)
     same = (found.seat[order][1:] == found.seat[order][:-1]) & (club[order][1:] == club[order][:-1])
@@ -135,11 +134,10 @@ def _excess(
 
 def _doing(pieces: Pieces, host: Host, end: Ints, wait: Ints) -> dict[str, dict[str, int]]:
     """Nanoseconds of one device in the windows [end - wait, end), by bucket, phase and module."""
-    module = host.module(pieces.track, pieces.when)
     phase = host.phase(pieces.track, pieces.when)
     parts: dict[str, tuple[Sequence[str], Ints]] = {"buckets": (pieces.names, pieces.bucket), "phases": (PHASES, phase)}
     if host.modules:
-        parts["modules"] = ((*host.modules, "other"), np.where(module >= 0, module, len(host.modules)))
+        parts["modules"] = modules_of(pieces, host)
     total = int(wait.sum())
     out = {}
     for kind, (labels, code) in parts.items():

@@ -64,6 +64,12 @@ class Matches:
         return len(self.first)
 
     @property
+    def club(self) -> Ints:
+        """Of each collective: a number for the ranks that take part; collectives of the same ranks have the same."""
+        codes = {k.ranks: i for i, k in enumerate(self.kinds)}
+        return np.array([codes[k.ranks] for k in self.kinds], np.int64)[self.kind]
+
+    @property
     def of_entry(self) -> Ints:
         """The collective of each entry."""
         return np.repeat(np.arange(len(self.first)), self.size)
@@ -149,7 +155,7 @@ def _gather(seats: Sequence[Seat]) -> tuple[tuple[Kindred, ...], _Rows]:
             continue
         same = [_kindred(c, seat.rank) for c in work.comm]
         kind = np.array([-1 if k is None else code.setdefault(k, len(code)) for k in same], np.int64)
-        size = np.array([-1 if c.bytes is None else c.bytes for c in work.comm], np.int64)
+        size = work.comm_bytes
         row = np.flatnonzero(work.comm_of >= 0)
         row = row[kind[work.comm_of[row]] >= 0]
         row = row[np.lexsort((work.start[row], work.launched[row]))]

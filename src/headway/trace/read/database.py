@@ -18,7 +18,6 @@ from headway.spec.errors import TraceError
 from headway.spec.health import Health
 from headway.trace.read.source import on_disk
 
-MAGIC: Final = b"SQLite format 3\0"
 _ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)  # the second: SQLite's own message quotes damaged text
 _CHUNK: Final = 1 << 16
 _LEAST_BYTES: Final = 4  # of a row: damage can make a table seem endless, never with more rows than the file could hold

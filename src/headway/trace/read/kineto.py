@@ -5,13 +5,13 @@ From here on times are integer nanoseconds; no time stamp passes through a float
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 from typing import Any
 
 from headway.spec.breakdown import Health
 from headway.spec.errors import TraceError
 from headway.trace.read.chunks import Lists, Uncut
+from headway.trace.read.collector import resting
 from headway.trace.read.file import Reading
 from headway.trace.read.kineto_json import NOT_SOUND, File, Inexact, Loss, decode, decode_events, decode_exact, decode_sound
 from headway.trace.read.processes import split
@@ -29,13 +29,8 @@ def reading(path: Path) -> Reading:
 
 def read(path: Path) -> Table:
     """The trace in `path`. Raises TraceError if it is missing, is not a trace or holds no spans."""
-    on = gc.isenabled()
-    gc.disable()  # a decode allocates many objects and frees none: a collection would only walk them
-    try:
+    with resting():
         rows, file, health = _in_lists(path) or _as_a_whole(path)
-    finally:
-        if on:
-            gc.enable()
     if not rows.count:
         raise TraceError("the trace holds no spans", where=str(path), fix="Profile at least one step, and let the export finish.")
     return _table(path, rows, file, health)

@@ -119,6 +119,9 @@ class Loss(Struct):
     mended: tuple[str, ...] = ()
 
 
+NOT_SOUND = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidOperation)  # what decoding a broken file raises
+
+
 class Inexact(Exception):
     """Time stamps that a double cannot hold to the nanosecond."""
 
@@ -126,12 +129,11 @@ class Inexact(Exception):
 def decode(data: bytes) -> tuple[File, Loss]:
     """A whole file and what was lost. Raises nothing: a file that is no trace comes back without events."""
     try:
-        return _strict(data, None), Loss()
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return decode_sound(data), Loss()
+    except NOT_SOUND:
         return repair(data)
 
 
-NOT_SOUND = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidOperation)
 _EVENTS = msgspec.json.Decoder(list[_ANY])
 _EXACT_EVENTS = msgspec.json.Decoder(list[_ANY], float_hook=Decimal)
 
@@ -150,7 +152,7 @@ def decode_exact(data: bytes) -> File:
     """`decode` of a sound file with every fraction kept as a decimal (slower)."""
     try:
         return _strict(data, Decimal)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidOperation):
+    except NOT_SOUND:
         return repair(data)[0]
 
 
@@ -206,7 +208,7 @@ def _exact(value: Any) -> int | None:
 _BARE = re.compile(rb'("\s*:\s*)(?:[-+]?inf(?:inity)?|[-+]?nan|N/A|None|undefined)(?=\s*[,}\]])', re.IGNORECASE)
 _ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
 _EVENT = re.compile(r'\{\s*"(?:ph|name|cat|ts|pid|tid|args|dur|s)"\s*:')
-_CONTROL = bytes(32 if i < 32 else i for i in range(256))
+_CONTROL = bytes(max(i, 32) for i in range(256))
 
 
 def repair(data: bytes) -> tuple[File, Loss]:
@@ -229,7 +231,7 @@ def repair(data: bytes) -> tuple[File, Loss]:
         clean = fixed
     try:
         return _strict(clean, Decimal), Loss(mended=tuple(mended))
-    except (msgspec.MsgspecError, RecursionError, InvalidOperation):
+    except NOT_SOUND:
         return _salvage(clean.decode("utf-8", "replace"), tuple(mended))
 
 

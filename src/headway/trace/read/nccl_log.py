@@ -113,7 +113,7 @@ def _take(process: _Process, thread: str, text: str) -> None:
     if made := _INIT.search(text):
         comm = process.comms.setdefault(made[1], _Comm())
         if "Init START" in text and comm.begun:  # an address that was freed and used again: another communicator
-            comm = process.comms[f"{made[1]}+{len(process.comms)}"] = process.comms.pop(made[1])
+            process.comms[f"{made[1]}+{len(process.comms)}"] = process.comms.pop(made[1])
             comm = process.comms[made[1]] = _Comm()
         process.current[thread] = process.current[""] = made[1]
         comm.said |= {"rank": int(made[2]), "size": int(made[3])}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from headway.spec.health import Health
 from headway.trace.memory.history import Allocations
 from headway.trace.sweep import Ints, distinct
-from headway.trace.table import DEVICE_WORK, Kind, Table
+from headway.trace.table import HOST, ON_DEVICE, Kind, Table
 
 _EARLY_NS: Final = 1_000_000  # work may seem to start this long before its launch (clocks)
 _FAR: Final = np.iinfo(np.int64).max
@@ -29,8 +29,8 @@ def split(table: Table) -> tuple[Table, ...]:
     ids = distinct(process[own])
     if len(ids) < 2:
         return (table,)
-    owner = np.where(table.of(Kind.RUNTIME, Kind.OPERATOR, Kind.MARK, Kind.PYTHON), process, -1)
-    placed = table.rows(*DEVICE_WORK, Kind.SYNC, Kind.DEVICE_MARK)
+    owner = np.where(table.of(*HOST), process, -1)
+    placed = table.rows(*ON_DEVICE)
     owner[placed] = _launchers(table, placed, process, ids)
     text = f"the file holds {len(ids)} processes; links hold within each, and each is taken for a rank in the order of their ids"
     note = Health(what="merged_processes", count=len(ids), affects="ranks", text=text)

@@ -19,8 +19,9 @@ from headway.trace.read.columns import Codes, as_whole, coded, whole
 from headway.trace.read.kineto_json import NO_RAW, Begin, End, Instant, Span, nanoseconds
 from headway.trace.read.pairs import paired
 from headway.trace.read.said import said
+from headway.trace.read.spans import FAR_NS
 from headway.trace.sweep import Ints
-from headway.trace.table import DEVICE_WORK, Collective, Kind, Shape
+from headway.trace.table import DEVICE_WORK, ON_DEVICE, Collective, Kind, Shape
 
 _KINDS: Final = {
     **dict.fromkeys(("kernel", "concurrent_kernel", "mtia_ccp_events"), Kind.KERNEL),
@@ -38,10 +39,8 @@ _KINDS: Final = {
 }
 _MAKERS: Final = ("xpu", "mtia", "privateuse1")  # whose devices torch calls by their own names; AMD's it calls cuda
 _DAY_NS: Final = 86_400 * 10**9
-_FAR_NS: Final = 10 * _DAY_NS
 _DRAWN: Final = {"trace", "overhead", "cuda_profiler_range", "cuda_event", "mtia_insight", "gpu_pm_counter"}  # known, and no span of work
-_PLACED: Final = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET, Kind.SYNC, Kind.DEVICE_MARK)
-_IS_PLACED: Final = np.isin(np.arange(len(Kind)), _PLACED)  # of each kind
+_IS_PLACED: Final = np.isin(np.arange(len(Kind)), ON_DEVICE)  # of each kind
 _ISSUES: Final = ("c10d::", "gloo:", "_c10d_functional::", "nccl:", "xccl:", "hccl:")  # names of collectives on the host
 _ARGS: Final = {key: attrgetter(key) for key in ("device", "stream", "correlation", "sequence", "forward")}
 _TS, _DUR, _CAT, _NAME, _ARGUMENTS = (attrgetter(key) for key in ("ts", "dur", "cat", "name", "args"))
@@ -131,7 +130,7 @@ class Rows:
         stamped = start[~lost & (start != 0)]
         usual = np.median(stamped) if len(stamped) else 0
         blank = np.isin(kind, DEVICE_WORK) & (start == 0) & (usual > _DAY_NS)
-        far = ~lost & ~blank & ~alone & ((np.abs(start - usual) > _FAR_NS) | (~_IS_PLACED[kind] & (length > _FAR_NS)))
+        far = ~lost & ~blank & ~alone & ((np.abs(start - usual) > FAR_NS) | (~_IS_PLACED[kind] & (length > FAR_NS)))
         for what, rows, text in (
             ("unusable_time", lost, "spans whose time stamp is missing or not a number are left out"),
             ("blank_time", blank, "device spans with time stamp 0 are left out"),

@@ -8,7 +8,6 @@ of some versions say no address, only sizes in order. A program of ours adds the
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ from headway.spec.errors import TraceError
 from headway.spec.memory import KINDS
 from headway.trace import marks
 from headway.trace.memory.history import ACTIONS, Action, Blocks, Frame, History, Named, Segments, Site
+from headway.trace.read.collector import resting
 from headway.trace.read.file import Reading
 from headway.trace.read.pickles import plain
 from headway.trace.read.source import load
@@ -46,13 +46,8 @@ _PARTS = {  # categories of torch's profiler that say more than a stack
 def read(path: Path) -> Reading:
     """The histories in `path`. Raises TraceError if it is no snapshot or holds nothing."""
     data, whole = load(path)
-    on = gc.isenabled()
-    gc.disable()
-    try:
+    with resting():
         found = histories(_decode(path, data), str(path))
-    finally:
-        if on:
-            gc.enable()
     if not whole:
         raise TraceError("the end of the file is missing", where=str(path), fix=FIX)
     if not found:
@@ -234,15 +229,19 @@ def _rising(time: Ints) -> Ints:
     return np.maximum.accumulate(time) if len(time) and (time >= 0).any() else time
 
 
-def _named(value: Any) -> tuple[Named, ...]:
+def _tuples(value: Any, num: int) -> list[Sequence[Any]]:
+    """The lists of `num` values in a list."""
     rows = value if isinstance(value, (list, tuple)) else ()
-    made = [Named(_number(r[0]), _number(r[1]), str(r[2])) for r in rows if isinstance(r, (list, tuple)) and len(r) == 3]
+    return [r for r in rows if isinstance(r, (list, tuple)) and len(r) == num]
+
+
+def _named(value: Any) -> tuple[Named, ...]:
+    made = [Named(_number(address), _number(size), str(part)) for address, size, part in _tuples(value, 3)]
     return tuple(n for n in made if n.address > 0 and n.size > 0 and n.part.partition(".")[0] in KINDS)
 
 
 def _step_ends(value: Any) -> dict[int, int]:
-    rows = value if isinstance(value, (list, tuple)) else ()
-    pairs = [(_number(r[0]), _number(r[1])) for r in rows if isinstance(r, (list, tuple)) and len(r) == 2]
+    pairs = [(_number(step), _number(ns)) for step, ns in _tuples(value, 2)]
     return {step: ns for step, ns in pairs if step >= 0 and ns > 0}
 
 
@@ -250,8 +249,7 @@ Span = tuple[int, int, str]  # start and end in nanoseconds, module
 
 
 def _spans(value: Any) -> list[Span]:
-    rows = value if isinstance(value, (list, tuple)) else ()
-    made = [(_number(r[0]), _number(r[1]), str(r[2])) for r in rows if isinstance(r, (list, tuple)) and len(r) == 3]
+    made = [(_number(start), _number(end), str(module)) for start, end, module in _tuples(value, 3)]
     return [s for s in made if 0 < s[0] <= s[1]]
 
 

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from headway.spec.health import Health
 from headway.trace.read.columns import Codes, as_whole, coded
 from headway.trace.sweep import Ints
-from headway.trace.table import DEVICE_WORK, Kind
+from headway.trace.table import ON_DEVICE, Kind
 
 NO_TIME: Final = -(1 << 62)  # in a column of moments: missing, or no number
-_FAR_NS: Final = 10 * 86_400 * 10**9
-_PLACED: Final = (*DEVICE_WORK, Kind.SYNC, Kind.DEVICE_MARK)
+FAR_NS: Final = 10 * 86_400 * 10**9  # ten days from the others, or as long: no trace is
 _COLUMNS: Final = ("device", "stream", "correlation", "sequence", "forward")
 
 
@@ -48,10 +47,10 @@ class Spans:
         start, end, kind = found["start"], found["end"], found["kind"]
         lost = start == NO_TIME
         usual = np.median(start[~lost]) if not lost.all() else 0
-        long = ~np.isin(kind, _PLACED) & (end - start > _FAR_NS)
-        far = ~lost & ((np.abs(start - usual) > _FAR_NS) | long)
+        long = ~np.isin(kind, ON_DEVICE) & (end - start > FAR_NS)
+        far = ~lost & ((np.abs(start - usual) > FAR_NS) | long)
         open_ended = ~lost & ~far & (end < start)
-        unended = open_ended & (end == NO_TIME) & ~np.isin(kind, _PLACED)
+        unended = open_ended & (end == NO_TIME) & ~np.isin(kind, ON_DEVICE)
         health = [
             Health(what=what, count=int(rows.sum()), affects="counts of kernels, compute and idle", text=text)
             for what, rows, text in (

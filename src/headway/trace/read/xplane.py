@@ -10,7 +10,6 @@ the host ran are the work of one device, `cpu:0`.
 
 from __future__ import annotations
 
-import gc
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,6 +23,7 @@ from headway.spec.errors import TraceError
 from headway.spec.event import MODULE_PREFIX, STEP_PREFIX
 from headway.spec.health import Health
 from headway.trace.classify import is_collective
+from headway.trace.read.collector import resting
 from headway.trace.read.columns import Codes, coded, whole
 from headway.trace.read.file import Reading
 from headway.trace.read.protobuf import Loss
@@ -59,17 +59,12 @@ class Row(NamedTuple):
 def read(path: Path) -> Reading:
     """The timeline in `path`. Raises TraceError if it is no XSpace or holds no events."""
     data, whole_file = load(path)
+    with resting():
+        return _reading(path, data, whole_file)
+
+
+def _reading(path: Path, data: bytes, whole_file: bool) -> Reading:
     loss = Loss()
-    on = gc.isenabled()
-    gc.disable()  # decoding allocates many objects and frees few: a collection would only walk them
-    try:
-        return _reading(path, data, whole_file, loss)
-    finally:
-        if on:
-            gc.enable()
-
-
-def _reading(path: Path, data: bytes, whole_file: bool, loss: Loss) -> Reading:
     found = list(planes(data, loss))
     if loss.count and data.count(_REPLACED) > len(data) // 50:
         what = "not an XSpace any more: its bytes went through a text converter (U+FFFD in place of what is no text)"

@@ -118,7 +118,7 @@ def loose(seat: Seat, script: Script, meets: Ints, arrived: Ints) -> Loose:
     entry = ends.copy()
     entry[matched] = begins
     many = _Many()
-    chain = _chain(many, script, work, origin, ends, host, begin, end, own)
+    chain = _chain(many, script, work, origin, ends, host, begin, end)
     if len(script.block_on):
         many.add(Kind.AWAIT, host[waits], ends[on[waits]])
     _launches(many, script, work, origin, entry, chain)
@@ -199,7 +199,7 @@ class _Chain:
         return out
 
 
-def _chain(many: _Many, script: Script, work: Work, origin: int, ends: Ints, host: Ints, begin: Ints, end: Ints, own: Ints) -> _Chain:
+def _chain(many: _Many, script: Script, work: Work, origin: int, ends: Ints, host: Ints, begin: Ints, end: Ints) -> _Chain:
     """The host from node to node. Operators of a CPU are nodes of it."""
     busy = np.flatnonzero(script.on_host & (work.start >= origin))
     node = np.concatenate((ends[busy], host))

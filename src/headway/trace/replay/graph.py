@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cached_property
 from typing import Any, Final
 
@@ -24,14 +23,7 @@ from headway.trace.replay.script import Script
 from headway.trace.replay.spent import Spent
 from headway.trace.sweep import Ints
 
-
-class Arrived(IntEnum):
-    """Rows of nodes that are no work."""
-
-    HOST = -1
-    ALL = -2
-
-
+_MEETING: Final = -2  # row of a node where all ranks have arrived
 BLOCK: Final = 1 << 18  # nodes whose edges are lists at a time
 
 
@@ -57,10 +49,10 @@ class Plan:
 class Graph:
     """Nodes in an order in which every source comes before what waits for it, and edges sorted by node.
 
-    Of nodes: `seat` (-1 where all ranks have arrived), `row` of its work (-1: host), `own` time, `measured` value, `blocked` (cause of a
-    host node that waited for the device, else -1), `role`. Of edges: `node`, `source`, `kind`, `weight`, `cost` by cause. Of
-    seats: `last`, nodes of the ends of each row of work; `steps`, the step that each row was launched in (-1 none); `hosts`, nodes of the
-    begin and of the host's end of each step.
+    Of nodes: `seat` (-1 where all ranks have arrived), `row` of its work (-1: host, -2: all ranks have arrived), `own` time, `measured`
+    value, `blocked` (cause of a host node that waited for the device, else -1), `role`. Of edges: `node`, `source`, `kind`, `weight`,
+    `cost` by cause. Of seats: `last`, nodes of the ends of each row of work; `steps`, the step that each row was launched in (-1 none);
+    `hosts`, nodes of the begin and of the host's end of each step.
     """
 
     seat: Ints32
@@ -83,7 +75,7 @@ class Graph:
 
     @cached_property
     def plan(self) -> tuple[Plan, ...]:
-        """The nodes in blocks of at most BLOCK: (first node, where the edges of each node end, the source of each edge, first edge).
+        """The nodes in blocks of at most BLOCK.
 
         What every simulation walks. The lists of a small graph are kept; those of a large one are made anew for each walk, since they
         would take ten times the memory of its arrays.
@@ -106,7 +98,7 @@ def graph(seats: Sequence[Seat], scripts: Sequence[Script], meets: Sequence[Ints
     seat = np.append(seat, np.full(num_meets, -1, np.int32))
     nodes: Mapping[str, Any] = {
         name: np.concatenate([*(column := [getattr(p, name) for p in parts]), np.full(num_meets, fill, column[0].dtype)])
-        for name, fill in (("row", Arrived.ALL), ("own", 0), ("measured", 0), ("blocked", -1), ("role", Role.COMM))
+        for name, fill in (("row", _MEETING), ("own", 0), ("measured", 0), ("blocked", -1), ("role", Role.COMM))
     }
     node, source, kind, weight = (np.concatenate([getattr(p, n) for p in parts]) for n in ("node", "source", "kind", "weight"))
     cost = Spent.joined([p.cost for p in parts], [len(p.node) for p in parts])

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from headway.spec.breakdown import COMPUTE_CLASSES, IDLE_CAUSES
+from headway.spec.breakdown import IDLE_CAUSES
 from headway.trace.replay.edges import Kind
 from headway.trace.replay.run import Replay
 from headway.trace.replay.script import HIDDEN
-from headway.trace.work import COMM, D2H, H2D, NUM_CLASSES
+from headway.trace.work import BUCKETS, COMM
 
 MOST_LINKS: Final = 200
 
@@ -124,13 +124,11 @@ def _of_node(run: Replay, node: int, seat: int, clock: int, took: int) -> Link:
 
 def _bucket(run: Replay, seat: int, row: int) -> str:
     work = run.seats[seat].work
-    level = int(work.level[row])
-    if level < NUM_CLASSES:
-        return f"compute.{COMPUTE_CLASSES[level]}"
-    if level == COMM:
-        comm = work.comm[work.comm_of[row]]
-        return f"comm.{comm.name}.{comm.axis}.{'transfer' if run.meets[seat][row] >= 0 else 'unsplit'}"
-    return {H2D: "copy.h2d", D2H: "copy.d2h"}[level]
+    bucket = BUCKETS[int(work.level[row])]
+    if work.level[row] != COMM:
+        return bucket
+    comm = work.comm[work.comm_of[row]]
+    return f"{bucket}.{comm.name}.{comm.axis}.{'transfer' if run.meets[seat][row] >= 0 else 'unsplit'}"
 
 
 def _of_edge(run: Replay, edge: int, seat: int, clock: int, left: int) -> list[Link]:

@@ -21,10 +21,9 @@ from headway.trace.sweep import Ints
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """Devices with their scripts; floors as shares of time (NaN unknown); when last ranks arrived; the graph; the run without a change."""
+    """Devices; floors as shares of time (NaN unknown); when last ranks arrived; the graph; the run without a change."""
 
     seats: tuple[Seat, ...]
-    scripts: tuple[Script, ...]
     share: tuple[NDArray[np.float64], ...]
     meets: tuple[Ints, ...]
     arrived: tuple[Ints, ...]
@@ -50,6 +49,4 @@ def replay(seats: Sequence[Seat], scripts: Sequence[Script], meeting: Meeting, f
         rows = [(x[0], x[1], m[x[2]], t[x[2]], f[x[2]]) for x, m, t, f in found if x is not None]
     used, acted, meets, arrived, share = zip(*rows, strict=True)
     made = graph(used, acted, meets, arrived)
-    return Replay(
-        seats=used, scripts=acted, share=share, meets=meets, arrived=arrived, graph=made, base=simulate(made, NOTHING), steps=steps
-    )  # fmt: skip
+    return Replay(seats=used, share=share, meets=meets, arrived=arrived, graph=made, base=simulate(made, NOTHING), steps=steps)

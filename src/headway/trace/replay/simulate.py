@@ -1,8 +1,8 @@
-"""A graph simulated again with a change: causes taken out, work made faster, collectives hidden or absent, a rank that is not late."""
+"""A graph simulated again with a change: causes taken out, work made faster, collectives hidden, a rank that is not late."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,15 +21,13 @@ class Change:
     """What is different. Several changes are joined by `&`.
 
     `without`: causes of idle hosts that take no time. `share`: per seat, the share of its time that each row of work keeps. `hidden`:
-    weights are gathered ahead, and only the optimizer waits for gradients. `absent`: collectives take no time and wait for nobody.
-    `on_time`: seats that nobody waits for.
+    weights are gathered ahead, and only the optimizer waits for gradients. `on_time`: seats that nobody waits for.
     """
 
     without: frozenset[str] = frozenset()
     share: tuple[NDArray[np.float64], ...] = ()
     hidden: bool = False
-    absent: bool = False
-    on_time: frozenset[int] = field(default_factory=frozenset)
+    on_time: frozenset[int] = frozenset()
 
     def __and__(self, other: Change) -> Change:
         share = tuple(np.minimum(a, b) for a, b in zip(self.share, other.share, strict=True)) if self.share and other.share else ()
@@ -37,7 +35,6 @@ class Change:
             without=self.without | other.without,
             share=share or self.share or other.share,
             hidden=self.hidden or other.hidden,
-            absent=self.absent or other.absent,
             on_time=self.on_time | other.on_time,
         )
 
@@ -74,8 +71,6 @@ def _own(graph: Graph, change: Change, out: NDArray[np.bool_]) -> Ints:
     own = graph.own.copy()
     for last, share in zip(graph.last, change.share, strict=False):
         own[last] = np.rint(own[last] * share)
-    if change.absent:
-        own[graph.role >= Role.COMM] = 0
     own[(graph.blocked >= 0) & out[np.maximum(graph.blocked, 0)]] = 0
     return own
 
@@ -84,8 +79,6 @@ def _cut(graph: Graph, change: Change, out: NDArray[np.bool_]) -> NDArray[np.boo
     """Edges that no longer hold."""
     blocked = graph.blocked[graph.node]
     cut: NDArray[np.bool_] = (graph.kind == Kind.AWAIT) & (blocked >= 0) & out[np.maximum(blocked, 0)]
-    if change.absent:
-        cut |= graph.kind == Kind.MOVE
     if change.hidden:
         between = np.isin(graph.kind, (Kind.STREAM, Kind.ORDER))
         source, node = graph.role[graph.source], graph.role[graph.node]
