@@ -53,14 +53,17 @@ def scale(
     seen = [place_of(p) for p in (*runs, *tables)]
     if twice := next((p for i, p in enumerate(seen) if p in seen[:i]), None):
         raise TraceError("is given twice", where=twice, fix="Name each size once.")
-    points = [p for table in tables for p in read_sheet(table)]
+    sheets_read = [read_sheet(table) for table in tables]
+    points = [p for rows, _ in sheets_read for p in rows]
     points += [measure(p, engine=engine, workers=workers, watch=watch) for p in runs]
-    return of_points(points, kind=kind, where=str((*runs, *tables)[0]))
+    left_out = [note for _, notes in sheets_read for note in notes]
+    return of_points(points, kind=kind, where=str((*runs, *tables)[0]), left_out=left_out)
 
 
-def of_points(points: Sequence[Point], *, kind: Kind | None = None, where: str = "") -> Scaling:
-    """The same of points. Raises TraceError if none are on a ladder."""
-    groups, apart = ladders(points, kind)
+def of_points(points: Sequence[Point], *, kind: Kind | None = None, where: str = "", left_out: Sequence[str] = ()) -> Scaling:
+    """The same of points; `left_out`: what was there beside them, and why it is none. Raises TraceError if none are on a ladder."""
+    groups, alone = ladders(points, kind)
+    apart = [*left_out, *alone]
     if not groups:
         what = "; ".join(apart[:3]) if apart else "no figure that says how long a step takes"
         fix = "Scaling needs one configuration at two sizes or more, with equal batch per device (weak) or equal global batch (strong)."
