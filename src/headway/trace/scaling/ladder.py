@@ -13,6 +13,7 @@ from headway.trace.scaling.near import near, per_device
 from headway.trace.scaling.repeats import as_of, mean
 from headway.trace.scaling.repeats import notes as repeated
 
+_DIFFERING: Final = 3  # settings that are named where two configurations differ
 _STEEP: Final = 0.25  # how far the exponent of compute over size may be from 0 (weak) or -1 (strong)
 
 
@@ -33,19 +34,44 @@ def ladders(points: Iterable[Point], kind: Kind | None = None) -> tuple[list[Gro
     families: dict[tuple[object, ...], list[Point]] = {}
     for p in points:
         families.setdefault((p.family, tuple(sorted(p.configuration.items())), p.relative), []).append(p)
+    largest: dict[str, list[Point]] = {}
+    for members in families.values():
+        if len(members) > len(largest.get(members[0].family, ())):
+            largest[members[0].family] = members
     found: list[Group] = []
     apart: list[str] = []
     for members in families.values():
+        if len({p.size for p in members}) < 2:
+            apart.append(_one_size(members, largest[members[0].family]))
+            continue
         mine, left = _of_family(members, kind)
         found += mine
         apart += left
     return _named(found), apart
 
 
+def _one_size(points: Sequence[Point], others: Sequence[Point]) -> str:
+    """That a configuration is there at one size only; and what keeps it from the `others` that share its name, if any do."""
+    size = points[0].size
+    text = f"{points[0].family}: one size only ({size} device{'s' * (size != 1)}; {_sources(points)})"
+    if others is points:
+        return text
+    mine, theirs = points[0], others[0]
+    keys = [
+        k for k in dict.fromkeys((*mine.configuration, *theirs.configuration)) if mine.configuration.get(k) != theirs.configuration.get(k)
+    ]
+    said = [f"{k} is {_value(mine, k)}, there {_value(theirs, k)}" for k in keys[:_DIFFERING]]
+    said += [f"{len(keys) - _DIFFERING} more differ"] if len(keys) > _DIFFERING else []
+    said += ["its time is counted in another unit"] if mine.relative != theirs.relative else []
+    return f"{text}; it is another configuration than {_sources(others[:1])}: {'; '.join(said)}"
+
+
+def _value(p: Point, key: str) -> str:
+    text = p.configuration.get(key, "")
+    return (text if len(text) <= 60 else f"{text[:57]}...") or "not given"
+
+
 def _of_family(points: Sequence[Point], kind: Kind | None) -> tuple[list[Group], list[str]]:
-    if len({p.size for p in points}) < 2:
-        sizes = f"{points[0].size} device{'s' * (points[0].size != 1)}"
-        return [], [f"{points[0].family}: one size only ({sizes}; {_sources(points)})"]
     if any(p.batch is None for p in points):
         told = kind or _by_compute(points)
         if told is None:
