@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headway.cli.options import JSON, RUN, Commands, count, number, print_json, print_notes, whole
+from headway.cli.outputs import claim
 
 
 def sample(args: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -17,6 +18,7 @@ def sample(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from headway.runtime.sample import sample as draw
 
     run = folder.open_run(args.run)
+    claim(args, [args.text])
     condition, num = conditions(run, classes=args.classes, columns=args.columns, text=Path(args.text) if args.text else None)
     loaded = load_network(run, ema=not args.student)
     print_notes(loaded.notes)
