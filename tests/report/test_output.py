@@ -50,3 +50,16 @@ def test_a_file_for_a_folder_is_named_by_what_the_user_gave(tmp_path: Path) -> N
         replaced(tmp_path / "file" / "page.html", "page") as part,
     ):
         part.write_text("new")
+
+
+@pytest.mark.parametrize(
+    "name", ["events.jsonl", "events.rank12.jsonl", "checkpoints/s000000000128/model.bin", "traces/steps.json", "status.json"]
+)
+def test_what_a_run_keeps_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    file = tmp_path / name
+    assert target(file) == file, "nothing is there to be lost"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("x")
+    with pytest.raises(RunError, match="record of a run"):
+        target(file)

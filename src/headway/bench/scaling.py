@@ -75,7 +75,7 @@ def synthetic(kind: Kind, seeds: int, *, noise: float = NOISE, steps: int = STEP
 
 def published(path: Path) -> list[dict[str, Any]]:
     """Every ladder of four sizes or more: the largest foretold from the others."""
-    groups, _ = ladders(read_sheet(path))
+    groups, _ = ladders(read_sheet(path)[0])
     return [_row(g) for g in groups if len(g.points) > LEAST_SIZES]
 
 

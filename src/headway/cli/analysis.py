@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.cli.options import JSON, RUN, Commands, console, count, print_json, whole
+from headway.cli.outputs import claim
 
 
 def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -19,6 +20,7 @@ def explain(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from headway.trace.ranks.axes import parse_mesh
 
     paths = [found(p) for p in args.paths]
+    claim(args, [*paths, args.ceilings])
     ceilings = ceilings_file(Path(args.ceilings)) if args.ceilings else None
     mesh = parse_mesh(args.mesh) if args.mesh else None
     answer = account(paths, engine=args.engine, workers=args.workers, watch=watch, ceilings=ceilings, mesh=mesh)

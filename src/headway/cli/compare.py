@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headway.cli.analysis import found, watch
 from headway.cli.options import JSON, Commands, Option, console, print_json, whole
+from headway.cli.outputs import claim
 
 
 def diff(args: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -15,7 +16,9 @@ def diff(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from headway.spec.diff import to_json
     from headway.trace.diff.diff import diff as between
 
-    result = between(found(args.a), found(args.b), engine=args.engine, workers=args.workers, watch=watch)
+    a, b = found(args.a), found(args.b)
+    claim(args, [a, b])
+    result = between(a, b, engine=args.engine, workers=args.workers, watch=watch)
     if args.html:
         from headway.report.diff_page import write_diff
 
@@ -36,6 +39,7 @@ def scale(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from headway.trace.scaling.scale import scale as over_sizes
 
     paths = [found(p) for p in args.paths]
+    claim(args, [*paths, *args.csv])
     result = over_sizes(paths, sheets=args.csv, kind=args.kind, engine=args.engine, workers=args.workers, watch=watch)
     if args.html:
         from headway.report.scaling_page import write_scaling

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headway.cli.options import JSON, RUN, Commands, console, count, number, print_json, print_notes, whole
+from headway.cli.outputs import claim
 
 
 def sample(args: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -18,6 +19,7 @@ def sample(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from headway.runtime.sample import sample as draw
 
     run = folder.open_run(args.run)
+    claim(args, [args.text])
     condition, num = conditions(run, classes=args.classes, columns=args.columns, text=Path(args.text) if args.text else None)
     guidance = guidance_of(run, args.guidance)
     loaded = load_network(run, ema=not args.student)

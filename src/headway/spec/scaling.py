@@ -82,7 +82,7 @@ class Fitted:
 
 @dataclass(frozen=True, kw_only=True)
 class Ladder:
-    """One configuration at several sizes, smallest first."""
+    """One configuration at several sizes, smallest first. No `predictions` where the law bears none; `notes` say why."""
 
     name: str
     kind: Kind

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headway.spec.errors import TraceError
-from headway.spec.scaling import Point
+from headway.spec.scaling import Kind, Point
 from headway.trace.scaling.ladder import ladders
 from headway.trace.scaling.scale import of_points
 
@@ -49,6 +51,19 @@ def test_one_size_is_refused() -> None:
         of_points([point(8, 32), point(8, 64)])
 
 
+def test_what_keeps_a_size_off_the_ladder_is_said() -> None:
+    points = [point(n, 4 * n, device="cpu (x86_64, 1 threads)") for n in (2, 4)] + [point(1, 4, device="cpu (x86_64, 2 threads)")]
+    groups, (alone,) = ladders([points[2], *points[:2]])
+    assert len(groups) == 1 and alone == (
+        "dit: one size only (1 device; dit-1-4-1.0); it is another configuration than dit-2-8-1.0: "
+        "device is cpu (x86_64, 2 threads), there cpu (x86_64, 1 threads)"
+    )
+    _, (alone,) = ladders([*points[:2], replace(points[0], size=1, relative=True)])
+    assert "its time is counted in another unit" in alone
+    _, (alone,) = ladders([*points[:2], point(1, 4, a="1", b="2", c="x" * 99)])
+    assert "a is 1, there not given; " in alone and alone.endswith("..., there not given; 1 more differ")
+
+
 def test_without_a_batch_compute_tells() -> None:
     weak, _ = ladders([point(8, None, compute=1000), point(32, None, compute=1010)])
     strong, _ = ladders([point(8, None, compute=1000), point(32, None, compute=255)])
@@ -66,7 +81,7 @@ def test_configurations_stay_apart_and_are_told_apart() -> None:
 
 def test_two_measurements_of_a_size_are_one_and_said() -> None:
     (g,), _ = ladders([point(8, 32, 1.0), point(16, 64, 1.0), point(16, 64, 1.21)])
-    assert g.points[1].time == pytest.approx(1.1) and len(g.sources[1]) == 2
+    assert g.points[1].time == pytest.approx(1.105) and len(g.sources[1]) == 2
     assert "mean of 2 measurements that differ by 21.0%" in g.notes[0]
 
 
@@ -94,6 +109,24 @@ def test_strong_losses_are_against_a_share_of_the_smallest() -> None:
 
 
 def test_points_off_any_law_are_said_to_be() -> None:
-    times = [1.0, 1.5, 1.0, 1.5, 1.0]
+    times = [1.0, 1.15, 1.0, 1.15, 1.0]
     (ladder,) = of_points([point(8 << i, 4 * (8 << i), t) for i, t in enumerate(times)]).ladders
-    assert any("the law does not fit" in note for note in ladder.notes)
+    assert any("the law does not fit" in note for note in ladder.notes) and ladder.predictions
+
+
+@pytest.mark.parametrize(
+    ("times", "why"),
+    [
+        ((1.0, 1.01, 1.5, 40.0), "the law does not fit, points lie"),
+        ((1.0, 1.0, 1.0, 1.35), "the largest size, foretold from the others, is -2"),
+        ((1.0, 1.3, 1.0), "the step at 64 could take anything within a factor of"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["weak", "strong"])
+def test_what_the_points_do_not_bear_is_not_predicted(times: tuple[float, ...], why: str, kind: Kind) -> None:
+    shrink = [1.0 if kind == "weak" else 1.0 / (1 << i) for i in range(len(times))]
+    points = [point(8 << i, 4.0 * (8 << i) if kind == "weak" else 64.0, t * s) for i, (t, s) in enumerate(zip(times, shrink, strict=True))]
+    (ladder,) = of_points(points).ladders
+    assert ladder.predictions == () and ladder.law is not None
+    assert [n for n in ladder.notes if n.startswith("nothing is predicted: ") and (why in n or kind == "strong")]
+    assert "By the law" not in ladder.limits and "may be" not in ladder.limits

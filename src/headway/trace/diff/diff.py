@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from headway.spec.breakdown import Breakdown, Health, StepBreakdown
-from headway.spec.diff import Change, Diff, Side
+from headway.spec.diff import Change, Diff, KernelChange, Side
 from headway.spec.errors import TraceError
 from headway.spec.health import withheld
 from headway.stats.difference import apportion, samples_needed
@@ -21,6 +21,7 @@ from headway.trace.gather import Input, gather
 from headway.trace.read.remote import path_of, place_of
 
 _WORTH = 0.005  # of a step: the least change of a part that is worth a word
+_UNTRACED = " (steps that were not traced)"
 _SERIOUS = 4  # doubts of one side that are repeated; the rest is in headway explain
 
 
@@ -67,12 +68,17 @@ def between(a: Breakdown, b: Breakdown, given_a: Input, given_b: Input, *, paths
         needed = samples_needed(steps_a.moments(wall, "step"), steps_b.moments(wall, "step"), confidence=CONFIDENCE)
     buckets = table(steps_a, steps_b, _buckets, partial(_forbidden, (*a.health, *b.health))) if split else ()
     phases = table(steps_a, steps_b, _phases) if _cover(steps_a, "phases") and _cover(steps_b, "phases") else ()
+    main = _sharper(step, run)
+    if main.verdict == "same":
+        text = _same(main is step, (*buckets, *phases), rows, parts)
+    else:
+        text = _verdict(main, step, needed, min(side_a.num_steps, side_b.num_steps)) + _parts(step, buckets or phases)
     result = Diff(
         a=side_a,
         b=side_b,
         step=step,
         confidence=CONFIDENCE,
-        text=_verdict(_sharper(step, run), step, needed, min(side_a.num_steps, side_b.num_steps)) + _parts(step, buckets or phases),
+        text=text,
         steps_needed=needed,
         run=run,
         buckets=buckets,
@@ -152,12 +158,26 @@ def _parts(step: Change, parts: Sequence[Change]) -> str:
     return f" Parts of it changed by more than noise: {names}."
 
 
+def _same(traced: bool, parts: Sequence[Change], kernels: Sequence[KernelChange], memory: Sequence[Change]) -> str:
+    """Where steps take the same time on both sides: whether anything they are made of shifted, the largest first."""
+    of = "" if traced else _UNTRACED
+    shifted = sorted((c for c in parts if c.delta and c.verdict != "withheld"), key=lambda c: -abs(c.delta))
+    if shifted:
+        names = told.sentence_of([f"{c.name} {c.delta / 1e6:+.3f} ms" for c in shifted])
+        return f"A step takes the same time in both{of}, its parts do not: {names}."
+    if other := [k for k in kernels if k.delta_ns or k.count_a != k.count_b or k.name_a != k.name_b]:
+        names = told.sentence_of([f"{(k.name_b or k.name_a)[:60]} {k.delta_ns / 1e6:+.3f} ms" for k in other])
+        return f"A step and its parts take the same time in both{of}, kernels do not: {names}."
+    if bytes_ := [c for c in memory if c.delta]:
+        names = told.sentence_of([f"{c.name} {c.delta:+,} bytes" for c in bytes_])
+        return f"No difference in time{of}; memory differs: {names}."
+    return f"No difference{of}."
+
+
 def _verdict(main: Change, step: Change, needed: int | None, have: int) -> str:
     """One sentence. `main` is what is judged by: all steps of a run where there are any, else the traced ones."""
     share = abs(main.delta) / main.a if main.a else 0.0
-    of = "" if main is step else " (steps that were not traced)"
-    if main.verdict == "same":
-        return f"No difference{of}."
+    of = "" if main is step else _UNTRACED
     if main.verdict == "unknown":
         return "One step on each side: nothing tells a difference from noise. Trace five steps or more of each."
     if main.verdict == "real":

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from headway.spec.scaling import Kind, Point
+from headway.trace.scaling.near import near, per_device
+from headway.trace.scaling.repeats import as_of, mean
+from headway.trace.scaling.repeats import notes as repeated
 
-NEAR: Final = 1.25  # batches per device within this factor are taken as equal, and their times set right in proportion
+_DIFFERING: Final = 3  # settings that are named where two configurations differ
 _STEEP: Final = 0.25  # how far the exponent of compute over size may be from 0 (weak) or -1 (strong)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Points of one ladder, smallest first, each size once; `time` is of one step of the ladder's batch (weak: per device)."""
+    """Points of one ladder, smallest first, each size once; times and buckets are of a step of the ladder's batch (weak: per device)."""
 
     name: str
     kind: Kind
@@ -30,19 +34,44 @@ def ladders(points: Iterable[Point], kind: Kind | None = None) -> tuple[list[Gro
     families: dict[tuple[object, ...], list[Point]] = {}
     for p in points:
         families.setdefault((p.family, tuple(sorted(p.configuration.items())), p.relative), []).append(p)
+    largest: dict[str, list[Point]] = {}
+    for members in families.values():
+        if len(members) > len(largest.get(members[0].family, ())):
+            largest[members[0].family] = members
     found: list[Group] = []
     apart: list[str] = []
     for members in families.values():
+        if len({p.size for p in members}) < 2:
+            apart.append(_one_size(members, largest[members[0].family]))
+            continue
         mine, left = _of_family(members, kind)
         found += mine
         apart += left
     return _named(found), apart
 
 
+def _one_size(points: Sequence[Point], others: Sequence[Point]) -> str:
+    """That a configuration is there at one size only; and what keeps it from the `others` that share its name, if any do."""
+    size = points[0].size
+    text = f"{points[0].family}: one size only ({size} device{'s' * (size != 1)}; {_sources(points)})"
+    if others is points:
+        return text
+    mine, theirs = points[0], others[0]
+    keys = [
+        k for k in dict.fromkeys((*mine.configuration, *theirs.configuration)) if mine.configuration.get(k) != theirs.configuration.get(k)
+    ]
+    said = [f"{k} is {_value(mine, k)}, there {_value(theirs, k)}" for k in keys[:_DIFFERING]]
+    said += [f"{len(keys) - _DIFFERING} more differ"] if len(keys) > _DIFFERING else []
+    said += ["its time is counted in another unit"] if mine.relative != theirs.relative else []
+    return f"{text}; it is another configuration than {_sources(others[:1])}: {'; '.join(said)}"
+
+
+def _value(p: Point, key: str) -> str:
+    text = p.configuration.get(key, "")
+    return (text if len(text) <= 60 else f"{text[:57]}...") or "not given"
+
+
 def _of_family(points: Sequence[Point], kind: Kind | None) -> tuple[list[Group], list[str]]:
-    if len({p.size for p in points}) < 2:
-        sizes = f"{points[0].size} device{'s' * (points[0].size != 1)}"
-        return [], [f"{points[0].family}: one size only ({sizes}; {_sources(points)})"]
     if any(p.batch is None for p in points):
         told = kind or _by_compute(points)
         if told is None:
@@ -54,7 +83,7 @@ def _of_family(points: Sequence[Point], kind: Kind | None) -> tuple[list[Group],
         return [_group(points, told, why)], []
     groups = []
     if kind != "strong":
-        groups += [_group(c, "weak", _why_weak(c)) for c in _near(points)]
+        groups += [_group(c, "weak", _why_weak(c)) for c in near(points)]
     if kind != "weak":
         groups += [_group(c, "strong", f"global batch {c[0].batch:.6g}") for c in _equal(points)]
     used = {source for g in groups for sources in g.sources for source in sources}
@@ -66,25 +95,6 @@ def _of_family(points: Sequence[Point], kind: Kind | None) -> tuple[list[Group],
     return groups, [f"{points[0].family}: alone with its batch, on no ladder: {_sources(rest)}"] if rest else []
 
 
-def _near(points: Sequence[Point]) -> list[list[Point]]:
-    """Clusters of two sizes or more whose batches per device lie within NEAR; the widest first, each point once."""
-    left = sorted(points, key=lambda p: (_per_device(p), p.size))
-    out = []
-    while left:
-        best = max(
-            (_window(left, i) for i in range(len(left))), key=lambda w: (len({p.size for p in w}), -_per_device(w[-1]) / _per_device(w[0]))
-        )
-        if len({p.size for p in best}) < 2:
-            break
-        out.append(best)
-        left = [p for p in left if p not in best]
-    return out
-
-
-def _window(points: Sequence[Point], start: int) -> list[Point]:
-    return [p for p in points[start:] if _per_device(p) <= NEAR * _per_device(points[start])]
-
-
 def _equal(points: Sequence[Point]) -> list[list[Point]]:
     """Points of two sizes or more with one global batch."""
     batches: dict[float, list[Point]] = {}
@@ -93,12 +103,8 @@ def _equal(points: Sequence[Point]) -> list[list[Point]]:
     return [c for c in batches.values() if len({p.size for p in c}) > 1]
 
 
-def _per_device(p: Point) -> float:
-    return (p.batch or 0.0) / p.size
-
-
 def _why_weak(points: Sequence[Point]) -> str:
-    low, high = min(map(_per_device, points)), max(map(_per_device, points))
+    low, high = min(map(per_device, points)), max(map(per_device, points))
     if math.isclose(low, high):
         return f"batch per device {low:.6g}"
     return f"batch per device {low:.6g} to {high:.6g}, nearly equal: times are set right in proportion"
@@ -106,30 +112,25 @@ def _why_weak(points: Sequence[Point]) -> str:
 
 def _by_compute(points: Sequence[Point]) -> Kind | None:
     """By how compute of a step changes from the smallest to the largest size; None if it tells neither."""
-    ordered = sorted(points, key=lambda p: p.size)
-    first, last = (sum(ns for n, ns in p.buckets.items() if n.startswith("compute.")) for p in (ordered[0], ordered[-1]))
+    ends = [extreme(p.size for p in points) for extreme in (min, max)]
+    first, last = (
+        sum(ns for n, ns in mean([p for p in points if p.size == size]).buckets.items() if n.startswith("compute.")) for size in ends
+    )
     if not first or not last:
         return None
-    slope = math.log(last / first) / math.log(ordered[-1].size / ordered[0].size)
+    slope = math.log(last / first) / math.log(ends[1] / ends[0])
     return "weak" if abs(slope) <= _STEEP else "strong" if abs(slope + 1) <= _STEEP else None
 
 
 def _group(points: Sequence[Point], kind: Kind, why: str) -> Group:
-    """Each size once: several points of one are taken at their geometric mean. Weak: times as of the batch per device of the smallest."""
+    """Each size once: several points of one are taken at their mean. Weak: times and buckets as of the batch per device of the smallest."""
     sizes: dict[int, list[Point]] = {}
     for p in sorted(points, key=lambda p: (p.size, p.source)):
         sizes.setdefault(p.size, []).append(p)
     smallest = sizes[min(sizes)][0]
-    rungs, notes = [], []
-    for size, members in sizes.items():
-        times = [
-            p.time * (_per_device(smallest) / _per_device(p) if kind == "weak" and p.batch and smallest.batch else 1.0) for p in members
-        ]
-        batch = _per_device(smallest) * size if kind == "weak" and smallest.batch else members[0].batch
-        rungs.append(replace(members[0], time=math.exp(sum(map(math.log, times)) / len(times)), batch=batch))
-        if len(members) > 1:
-            spread = max(times) / min(times) - 1
-            notes.append(f"{size}: mean of {len(members)} measurements that differ by {spread:.1%}")
+    right = {size: [_set_right(p, smallest, kind) for p in members] for size, members in sizes.items()}
+    rungs = [mean(members) for members in right.values()]
+    notes = repeated([(size, [p.time for p in members]) for size, members in right.items()])
     micro = {p.micro_batch for p in rungs if p.micro_batch}
     if len(micro) > 1:
         notes.append(f"micro-batch changes with the size: {', '.join(f'{p.size}: {p.micro_batch}' for p in rungs)}")
@@ -138,17 +139,29 @@ def _group(points: Sequence[Point], kind: Kind, why: str) -> Group:
     )
 
 
+def _set_right(p: Point, smallest: Point, kind: Kind) -> Point:
+    """A point of a weak ladder as of the batch per device of the smallest size."""
+    if kind == "strong" or not p.batch or not smallest.batch:
+        return p
+    return as_of(p, per_device(smallest) * p.size, per_device(smallest) / per_device(p))
+
+
 def _named(groups: Sequence[Group]) -> list[Group]:
     """Names that tell ladders apart: what differs between those of one family is added."""
+    values: dict[tuple[str, str], set[str]] = {}
+    members = Counter(g.name for g in groups)
+    seen: Counter[tuple[str, str]] = Counter()
+    for g in groups:
+        for k, v in g.points[0].configuration.items():
+            values.setdefault((g.name, k), set()).add(v)
+            seen[g.name, k] += 1
     out = []
     for g in groups:
-        same = [o for o in groups if o.name == g.name and o is not g]
         mine = g.points[0].configuration
-        differs = [k for k in mine if any(o.points[0].configuration.get(k) != mine[k] for o in same)]
-        extra = [f"{k} {mine[k]}" for k in differs if len(mine[k]) <= 40]
-        out.append(replace(g, name=", ".join([g.name, *extra])))
-    names = [g.name for g in out]
-    return [replace(g, name=f"{g.name}, {g.kind} ({g.why.partition(',')[0]})") if names.count(g.name) > 1 else g for g in out]
+        differs = [k for k in mine if len(values[g.name, k]) > 1 or seen[g.name, k] < members[g.name]]
+        out.append(replace(g, name=", ".join([g.name, *(f"{k} {mine[k]}" for k in differs if len(mine[k]) <= 40)])))
+    names = Counter(g.name for g in out)
+    return [replace(g, name=f"{g.name}, {g.kind} ({g.why.partition(',')[0]})") if names[g.name] > 1 else g for g in out]
 
 
 def _sources(points: Sequence[Point]) -> str:

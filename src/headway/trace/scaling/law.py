@@ -38,6 +38,8 @@ LEAST_SIZES: Final = 3
 NOISE: Final = 0.01  # of a step time, where nothing tells it
 _PRIOR: Final = 4.0  # samples that the noise counts for
 _RESAMPLES: Final = 2000
+_LEAST_RESAMPLES: Final = 200  # of ladders with thousands of sizes, whose law is known well
+_DRAWN: Final = 4_000_000  # numbers at most, from where on fewer are drawn
 
 
 def term(name: str, n: Array) -> Array:
@@ -160,12 +162,13 @@ def _resample(
 ) -> tuple[Array, Array]:
     """(coefficients [resamples, terms], draws of Student's t [resamples]) of points drawn anew; `spread` is known with `dof`."""
     rng = np.random.Generator(np.random.Philox(seed))
-    wider = np.sqrt(dof / rng.chisquare(dof, _RESAMPLES))
-    y = _factor(spread * wider * rng.standard_normal((len(fitted), _RESAMPLES)))
+    num = max(min(_RESAMPLES, _DRAWN // len(fitted)), _LEAST_RESAMPLES)
+    wider = np.sqrt(dof / rng.chisquare(dof, num))
+    y = _factor(spread * wider * rng.standard_normal((len(fitted), num)))
     coefficients, rss = _solve(x / fitted[:, None], y, models)
     chances = np.cumsum(_weights(rss, models, len(fitted), noise), axis=0)
-    chosen = (rng.random(_RESAMPLES) > chances[:-1]).sum(axis=0)
-    return coefficients[chosen, :, np.arange(_RESAMPLES)], wider * rng.standard_normal(_RESAMPLES)
+    chosen = (rng.random(num) > chances[:-1]).sum(axis=0)
+    return coefficients[chosen, :, np.arange(num)], wider * rng.standard_normal(num)
 
 
 def _factor(noise: Array) -> Array:

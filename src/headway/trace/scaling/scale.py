@@ -20,6 +20,9 @@ from headway.trace.scaling.sheet import read_sheet
 
 DOUBLINGS: Final = (2, 4)
 OFF: Final = 0.03  # root mean square distance of points from the law from which it is said not to fit
+_FAR: Final = 0.15  # the same distance, from which nothing is predicted
+_MISSED: Final = 0.25  # how far the largest size may be foretold off (as a factor, either way) for the next to be predicted
+_WIDE: Final = 2.0  # from one end of an interval to the other, beyond which it says nothing
 _SURE: Final = 0.6  # weight of the models with a term from which it is named alone
 _POSSIBLE: Final = 0.15
 TERMS: Final = {  # term -> what it is, in words
@@ -53,14 +56,17 @@ def scale(
     seen = [place_of(p) for p in (*runs, *tables)]
     if twice := next((p for i, p in enumerate(seen) if p in seen[:i]), None):
         raise TraceError("is given twice", where=twice, fix="Name each size once.")
-    points = [p for table in tables for p in read_sheet(table)]
+    sheets_read = [read_sheet(table) for table in tables]
+    points = [p for rows, _ in sheets_read for p in rows]
     points += [measure(p, engine=engine, workers=workers, watch=watch) for p in runs]
-    return of_points(points, kind=kind, where=str((*runs, *tables)[0]))
+    left_out = [note for _, notes in sheets_read for note in notes]
+    return of_points(points, kind=kind, where=str((*runs, *tables)[0]), left_out=left_out)
 
 
-def of_points(points: Sequence[Point], *, kind: Kind | None = None, where: str = "") -> Scaling:
-    """The same of points. Raises TraceError if none are on a ladder."""
-    groups, apart = ladders(points, kind)
+def of_points(points: Sequence[Point], *, kind: Kind | None = None, where: str = "", left_out: Sequence[str] = ()) -> Scaling:
+    """The same of points; `left_out`: what was there beside them, and why it is none. Raises TraceError if none are on a ladder."""
+    groups, alone = ladders(points, kind)
+    apart = [*left_out, *alone]
     if not groups:
         what = "; ".join(apart[:3]) if apart else "no figure that says how long a step takes"
         fix = "Scaling needs one configuration at two sizes or more, with equal batch per device (weak) or equal global batch (strong)."
@@ -89,9 +95,12 @@ def _ladder(group: Group) -> Ladder:
     unit = group.points[0].time if group.points[0].relative else 1.0
     rungs = tuple(_rung(group, p, law, unit, names) for p, names in zip(group.points, group.sources, strict=True))
     fitted = _fitted(group, law) if law else None
+    why = _unsupported(law, fitted, DOUBLINGS[0] * group.points[-1].size) if law and fitted else ""
     notes = list(group.notes)
     if law is None:
         notes.append(f"not enough sizes for a law: {len(rungs)}, it takes {LEAST_SIZES}")
+    elif why:
+        notes.append(f"nothing is predicted: {why}")
     elif law.residual > OFF:
         notes.append(f"the law does not fit: points lie {law.residual:.1%} off it; what it predicts is as uncertain")
     return Ladder(
@@ -102,10 +111,20 @@ def _ladder(group: Group) -> Ladder:
         rungs=rungs,
         configuration=group.points[0].configuration,
         law=fitted,
-        predictions=tuple(_prediction(group, law, factor * group.points[-1].size, unit) for factor in DOUBLINGS) if law else (),
-        limits=_limits(rungs, fitted),
+        predictions=tuple(_prediction(group, law, factor * group.points[-1].size, unit) for factor in DOUBLINGS) if law and not why else (),
+        limits=_limits(rungs, None if why else fitted),
         notes=tuple(notes),
     )
+
+
+def _unsupported(law: Law, fitted: Fitted, size: int) -> str:
+    """Why the points bear no prediction of `size`, the first of the next sizes; "" if they do."""
+    if law.residual > _FAR:
+        return f"the law does not fit, points lie {law.residual:.1%} off it"
+    if fitted.held_out is not None and not 1 / (1 + _MISSED) <= 1 + fitted.held_out <= 1 + _MISSED:
+        return f"the largest size, foretold from the others, is {fitted.held_out:+.1%} off"
+    low, high = law.interval(size)
+    return f"the step at {size:,} could take anything within a factor of {high / low:,.3g}" if high > _WIDE * low else ""
 
 
 def _rung(group: Group, p: Point, law: Law | None, unit: float, sources: tuple[str, ...]) -> Rung:
