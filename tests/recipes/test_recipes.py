@@ -11,7 +11,8 @@ import pytest
 from headway.recipes.registry import RECIPES, about, resolve
 from headway.spec.codec import encode
 from headway.spec.errors import SpecError
-from headway.spec.run import SCHEMA, RunSpec, check
+from headway.spec.info import SCHEMA
+from headway.spec.run import RunSpec, check
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
@@ -46,7 +47,7 @@ def test_a_users_recipe_is_a_function_or_a_spec(tmp_path: Path) -> None:
         (None, "cannot read"),
         ("{", "is not JSON"),
         ("[]", "is not a run.json"),
-        ('{"schema": "headway.run/2", "spec": {}}', "is not a run.json"),
+        ('{"schema": "headway.run/2", "spec": {}}', "newer version"),
         ('{"schema": "headway.run/1", "spec": {"sead": 1}}', "did you mean --seed"),
     ],
 )

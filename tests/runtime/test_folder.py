@@ -20,8 +20,9 @@ from headway.runtime import folder, manifest
 from headway.runtime.folder import Run
 from headway.spec.codec import encode
 from headway.spec.errors import RunError, SpecError
+from headway.spec.info import SCHEMA
 from headway.spec.parts import MeshSpec, ModelSpec
-from headway.spec.run import SCHEMA, RunSpec
+from headway.spec.run import RunSpec
 
 
 def written(path: Path, **changes: Any) -> Run:
@@ -256,3 +257,31 @@ def test_the_folder_of_runs_is_no_run(name: str, tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RunError, match="names no run"):
         folder.place(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"schema": "headway.run/99", "spec": {"name": "a"}, "info": {}}', "newer version"),
+        ('{"schema": "headway.run/1", "spec": {"name": "a", "global_batch": 0}}', "must be at least 1"),
+        ('{"schema": "headway.run/1", "spec": ' + '{"model":' * 5000 + "{}" + "}" * 5001, "deeper than"),
+        ('{"schema": "headway.run/1", "spec": {"name": "a", "samples": ' + "9" * 400 + "}}", "64 bits"),
+        ("[1]", "cannot read"),
+    ],
+)
+def test_a_run_json_that_cannot_be_is_one_paragraph(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(RunError, match=says):
+        folder.open_run(str(tmp_path))
+
+
+def test_a_link_that_leads_to_itself_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(RunError, match="no run"):
+        folder.open_run(str(tmp_path / "loop"))
+
+
+def test_numbers_that_cannot_be_counted_with_are_left_out_of_a_status(tmp_path: Path) -> None:
+    (tmp_path / "status.json").write_text('{"state": "ended", "time_ns": 1e300, "samples": 5}')
+    assert folder.status(tmp_path)["samples"] == 5
+    assert "time_ns" not in folder.status(tmp_path)

@@ -19,6 +19,7 @@ from headway.spec.run import RunSpec
 from headway.trace.emit import Emitter
 from headway.trace.events import read_events
 from headway.trace.explain import explain
+from headway.trace.gather import rank_in_name
 from tests.trace.drawing import draw
 
 PROFILED = """
@@ -146,3 +147,47 @@ def test_a_log_line_with_a_loss_that_is_not_finite_is_no_torn_line(tmp_path: Pat
     emit.flush()
     read = read_events(tmp_path)
     assert math.isnan(read.logs[0]["loss"]) and read.logs[0]["grad_norm"] == math.inf and not read.health
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        step(10**25, 20_000),
+        step(6, 10**19),
+        step(6, (1 << 63) - 1),
+        step(6, 20_000, forward=10**30),
+        step(6, 20_000).replace('"start_ns": 10', f'"start_ns": {(1 << 64) - 1}'),
+        json.dumps({"kind": "log", "step": 10**400, "samples": 8, "loss": 1.0}),
+        json.dumps({"kind": "log", "step": 6, "samples": 10**400, "loss": 10**400}),
+        json.dumps({"kind": "step", "gc_ns": 10**30}),
+        "[" * 100_000,
+    ],
+)
+def test_a_line_with_numbers_that_nobody_can_count_is_left_out(tmp_path: Path, line: str) -> None:
+    run = make(tmp_path)
+    whole = explain([run])
+    with (run / events_file(0)).open("a") as file:
+        file.write(line + "\n")
+    found = explain([run])
+    assert [s.step for s in found.ranks[0].steps] == [0, 1, 2, 3, 4]
+    assert found.ranks == whole.ranks
+
+
+def test_settings_that_cannot_be_are_one_paragraph(tmp_path: Path) -> None:
+    run = make(tmp_path)
+    data = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(data | {"info": data["info"] | {"world": 10**18}}))
+    with pytest.raises(TraceError, match=r"info\.world is 1000000000000000000, not a number of ranks"):
+        explain([run])
+
+
+def test_a_file_given_by_two_names_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = next((make(tmp_path) / "traces").iterdir()).rename(tmp_path / "a.json")
+    (tmp_path / "b.json").symlink_to(trace)
+    monkeypatch.chdir(tmp_path)
+    assert explain(["a.json", trace, "b.json"]).ranks == explain(["a.json"]).ranks
+
+
+def test_a_number_that_is_no_rank_is_not_taken_from_a_name() -> None:
+    assert rank_in_name("x/rank-7.json") == 7
+    assert rank_in_name(f"rank-{'9' * 60}.json") is None

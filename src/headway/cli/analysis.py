@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,7 +72,7 @@ def _pairs(text: str) -> int:
 
 def found(name: str) -> str:
     """`name` itself if it is a path or an address, else the folder of the run called so."""
-    if "://" in name or Path(name).exists():
+    if "://" in name or os.path.lexists(name):
         return name
     from headway.runtime import folder
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from headway.data.files import Listing
 from headway.data.image import DECODER, decode
+from headway.spec import record
 from headway.spec.errors import DataError
 
 SCHEMA: Final = "headway.manifest/1"
@@ -93,7 +94,7 @@ def _hash(data: bytes) -> str:
 def _read(file: Path) -> dict[str, Entry]:
     """Known verdicts by path; none if there is no cache, or it is not one that this version and this decoder wrote."""
     try:
-        data: Any = json.loads(file.read_bytes())
+        data: Any = record.load(file.read_bytes())
         if (data["schema"], data["decoder"]) != (SCHEMA, DECODER):
             return {}
         return {row[0]: Entry(*row) for row in data["files"]}

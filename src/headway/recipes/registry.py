@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import difflib
-import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from headway.recipes.digits import digits
 from headway.recipes.folder import folder
+from headway.spec import record
 from headway.spec.codec import decode
 from headway.spec.errors import HeadwayError, SpecError, failure
+from headway.spec.info import spec_and_info
 from headway.spec.locate import is_own, locate
-from headway.spec.run import SCHEMA, RunSpec
+from headway.spec.run import RunSpec
 
 RECIPES: Mapping[str, Callable[[], RunSpec]] = {"digits": digits, "folder": folder}
 
@@ -46,14 +47,18 @@ def resolve(name: str) -> RunSpec:
 def read_run_json(path: Path) -> RunSpec:
     """The spec of a run.json. Raises SpecError if it is not one."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = record.load(path.read_bytes())
     except OSError as error:
         raise SpecError(f"cannot read {path}: {error.strerror}", fix="Give a recipe's name or an existing run.json.") from error
     except ValueError as error:
         raise SpecError(f"{path} is not JSON: {error}", fix="Give the run.json that a run has written.") from error
-    if not isinstance(data, dict) or data.get("schema") != SCHEMA or "spec" not in data:
-        raise SpecError(f"{path} is not a run.json (schema {SCHEMA})", fix="Give the run.json that a run has written.")
-    return decode(RunSpec, data["spec"], source=str(path))
+    try:
+        spec, _ = spec_and_info(data)
+    except record.Newer as error:
+        raise SpecError(str(error), where=str(path), fix="Use that version.") from error
+    except ValueError as error:
+        raise SpecError(f"{path} is not a run.json ({error})", fix="Give the run.json that a run has written.") from error
+    return decode(RunSpec, spec, source=str(path))
 
 
 def _own(name: str) -> RunSpec:

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.runtime import manifest
+from headway.spec import record
 from headway.spec.codec import decode, encode
 from headway.spec.errors import RunError
 from headway.spec.event import events_file
-from headway.spec.run import SCHEMA, RunSpec, resume_changes
+from headway.spec.info import SCHEMA, spec_and_info
+from headway.spec.run import RunSpec, countable, resume_changes
 
 RUNS = Path("runs")
-_INFO = {"channels": int, "size": int, "num_classes": int, "num_samples": int, "world": int, "data_fingerprint": str, "device": str}
 _TEXTS = ("schema", "state", "host", "pid_started", "job", "error")  # of status.json; all else are numbers
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ class Run:
 def place(name: str) -> Path:
     """The folder that `name` means: a path if it has a slash or exists as a run, else runs/NAME. Raises RunError if it means none."""
     path = Path(name)
-    if not (path / "run.json").is_file() and (path.name in ("", "..") or path.resolve() == RUNS.resolve()):
+    if not (path / "run.json").is_file() and (path.name in ("", "..") or os.path.realpath(path) == os.path.realpath(RUNS)):
         fix = "Give a name (it becomes runs/NAME), or the path of a folder of its own."
         raise RunError(f"'{name}' names no run", fix=fix)
     return path if len(path.parts) > 1 or (path / "run.json").is_file() else RUNS / name
@@ -56,17 +57,11 @@ def open_run(name: str) -> Run:
         known = f"Runs here: {', '.join(others)}." if others else "There is no run in ./runs yet; start one with `headway train digits`."
         raise RunError(f"no run '{name}' ({file} does not exist)", fix=known)
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-        if data["schema"] != SCHEMA:
-            raise ValueError(f"schema {data['schema']!r}, expected {SCHEMA}")
-        spec, info = decode(RunSpec, data["spec"], source=str(file)), data.get("info", {})
-        if not isinstance(info, dict):
-            raise ValueError(f"info is {info!r}")
-        if wrong := [name for name, kind in _INFO.items() if name in info and not isinstance(info[name], kind)]:
-            raise ValueError(f"info.{wrong[0]} is {info[wrong[0]]!r}")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise RunError(f"cannot read {file}: {why}", fix="Restore it from a copy, or start again with --fresh.") from error
+        told, info = spec_and_info(record.load(file.read_bytes()))
+        spec = countable(decode(RunSpec, told, source=str(file)))
+    except (OSError, ValueError) as error:
+        fix = "Use that version." if isinstance(error, record.Newer) else "Restore it from a copy, or start again with --fresh."
+        raise RunError(f"cannot read {file}: {error}", fix=fix) from error
     return Run(path=path, spec=spec, info=info)
 
 
@@ -101,7 +96,7 @@ def _spec_of_checkpoint(path: Path) -> RunSpec | None:
     for saved in reversed(manifest.folders(path / "checkpoints")):
         meta = (read_json(saved / manifest.MANIFEST) or {}).get("meta")
         if isinstance(meta, dict) and "spec" in meta:
-            return decode(RunSpec, meta["spec"], source=str(saved / manifest.MANIFEST))
+            return countable(decode(RunSpec, meta["spec"], source=str(saved / manifest.MANIFEST)))
     return None
 
 
@@ -141,8 +136,8 @@ def write_json(path: Path, data: Any) -> None:
 def read_json(path: Path) -> dict[str, Any] | None:
     """The JSON object in `path`; None if it is not there, torn or no object."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        data = record.load(path.read_bytes())
+    except (OSError, ValueError):
         return None
     return data if isinstance(data, dict) else None
 
@@ -155,8 +150,8 @@ def read_events(path: Path, rank: int = 0) -> Iterator[dict[str, Any]]:
     with file.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
+                row = record.load(line)
+            except ValueError:
                 continue
             if isinstance(row, dict):
                 yield row
@@ -186,11 +181,16 @@ def answered(path: Path, what: str) -> None:
 def status(path: Path) -> dict[str, Any]:
     """status.json with the state corrected: a run whose process is gone, or silent for long, is dead. What makes no sense is left out."""
     told = read_json(path / "status.json") or {}
-    data: dict[str, Any] = {"state": "starting"} | {k: v for k, v in told.items() if isinstance(v, str if k in _TEXTS else (int, float))}
+    data: dict[str, Any] = {"state": "starting"} | {k: v for k, v in told.items() if _sound(k, v)}
     data["age_s"] = round(time.time() - data.get("time_ns", time.time_ns()) / 1e9, 1)
     if data["state"] in ("running", "starting") and not _alive(data):
         data["state"] = "dead"
     return data
+
+
+def _sound(name: str, value: Any) -> bool:
+    """Whether a field of status.json holds what it should: text, or a number that can be counted with."""
+    return isinstance(value, str) if name in _TEXTS else isinstance(value, (int, float)) and abs(value) < 1 << 63
 
 
 def ended(path: Path) -> bool:

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from headway.spec import record
+
 SCHEMA: Final = "headway.checkpoint/1"
 MANIFEST: Final = "manifest.json"
 INCOMPLETE: Final = ".incomplete"
@@ -67,14 +69,17 @@ def read(folder: Path) -> Found:
     try:
         body = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         own = body.pop("digest")
-        if own != _own_digest(body) or body["schema"] != SCHEMA:
+        if own != _own_digest(body):
             raise Damaged(f"{MANIFEST} has changed since it was written")
+        record.check_schema(body, SCHEMA)
         for name, written in body["files"].items():
             _compare(folder / name, written)
         return Found(path=folder, samples=body["samples"], meta=body["meta"], values=body["values"])
     except OSError as error:
         raise Damaged(f"{MANIFEST} cannot be read ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except record.Newer as error:
+        raise Damaged(str(error)) from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Damaged(f"{MANIFEST} is not readable as one") from error
 
 

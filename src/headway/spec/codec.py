@@ -264,7 +264,7 @@ def _read(text: str) -> Any:
 
 
 def _integer(raw: Any) -> int:
-    if isinstance(raw, int) and not isinstance(raw, bool):
+    if isinstance(raw, int) and not isinstance(raw, bool) and abs(raw) < 1 << 63:
         return raw
     if isinstance(raw, str):
         text, factor = raw.replace("_", ""), 1

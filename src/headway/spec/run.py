@@ -33,7 +33,6 @@ from headway.spec.parts import (
     StageSpec,
 )
 
-SCHEMA = "headway.run/1"
 INJECT_SITES = ("input", "forward", "backward", "reduce", "clip", "optimizer", "ema", "checkpoint", "sync")
 _INJECT = re.compile(r"(?P<site>[a-z]+):(?P<ms>\d+(\.\d+)?)(@(?P<first>\d+)-(?P<last>\d+))?(:rank(?P<rank>\d+))?")
 _NOT_YET = {  # knob honesty: degrees that no network here implements are refused, not ignored
@@ -102,6 +101,13 @@ class Injection:
 def check(spec: RunSpec) -> list[str]:
     """Every problem of `spec`, each naming its field and the fix; an empty list means that it can start."""
     return [p for rule in (*_RULES, _stages) for p in rule(spec)]
+
+
+def countable(spec: RunSpec) -> RunSpec:
+    """`spec` itself, as it was read. Raises ValueError if a count in it is none, so that steps and batches cannot be counted."""
+    if problems := _positive(spec):
+        raise ValueError(joined(problems))
+    return spec
 
 
 def require(spec: RunSpec, *, source: str = "") -> RunSpec:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,11 +10,14 @@ from typing import Any
 
 import msgspec
 
+from headway.spec import record
 from headway.spec.breakdown import Health, StepBreakdown
 from headway.spec.event import PHASES
 
 _OF_EVERY_STEP = frozenset(("kind", "time_ns", "step", "samples", "start_ns", "wall_ns", "phases"))
-_FILE = re.compile(r"events(?:\.rank(\d+))?\.jsonl$")
+_FILE = re.compile(r"events(?:\.rank(\d{1,9}))?\.jsonl$")
+_LONG = re.compile(rb"[1-9]\d{19}|9[2-9]\d{17}")  # may be an integer of more than 64 bits
+_MOST = 1 << 62  # of nanoseconds and steps, so that sums of two fit into 64 bits
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,10 @@ def _lines(path: Path) -> tuple[list[dict[str, Any]], int]:
         if not line.strip():
             continue
         try:
-            row = decoder.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+            row = decoder.decode(line) if _LONG.search(line) is None else record.load(line)
+        except (ValueError, RecursionError):
             try:
-                row = json.loads(line)  # a loss that is not finite is written as NaN, which msgspec refuses
+                row = record.load(line)  # a loss that is not finite is written as NaN, which msgspec refuses
             except ValueError:
                 torn += 1
                 continue
@@ -84,8 +86,9 @@ def _lines(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 def _step(row: Mapping[str, Any]) -> StepBreakdown | None:
     """One step line; its phases are made to sum to its wall time (what they leave is `other`). None if it is not one."""
-    step, start, wall, phases = (row.get(k) for k in ("step", "start_ns", "wall_ns", "phases"))
-    if not (isinstance(step, int) and isinstance(start, int) and isinstance(wall, int) and isinstance(phases, dict) and wall >= 0):
+    step, start, wall = (_whole(row.get(k)) for k in ("step", "start_ns", "wall_ns"))
+    phases = row.get("phases")
+    if step is None or start is None or wall is None or wall < 0 or not isinstance(phases, dict):
         return None
     known = {k: v for k, v in phases.items() if k in PHASES and isinstance(v, int) and v >= 0}
     rest = wall - sum(known.values())
@@ -93,3 +96,7 @@ def _step(row: Mapping[str, Any]) -> StepBreakdown | None:
         return None
     known["other"] = known.get("other", 0) + rest
     return StepBreakdown(step=step, start_ns=start, wall_ns=wall, buckets={}, phases={k: v for k, v in known.items() if v or k == "other"})
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MOST else None

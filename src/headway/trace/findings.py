@@ -7,11 +7,11 @@ over steps and devices. A nanosecond is claimed by one finding only: causes are 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headway.spec.breakdown import RankBreakdown, StepBreakdown
+from headway.spec.breakdown import RankBreakdown
 from headway.spec.finding import Finding
 from headway.trace import patches
 from headway.trace.evidence import evidence, in_bucket
@@ -178,10 +178,5 @@ def _small(run: Replay) -> bool:
 def _confidence(cause: Cause, bucket: str, ranks: Sequence[RankBreakdown]) -> float:
     """At best the cause's own; less where few steps were seen (n / (n + 1)) or only part of the steps show it."""
     num = min(len(r.steps) for r in ranks)
-    shown: Callable[[StepBreakdown], bool] = lambda s: any(ns > 0 and _within(bucket, n) for n, ns in s.buckets.items())  # noqa: E731
-    present = statistics.fmean(shown(s) for r in ranks for s in r.steps)
+    present = statistics.fmean(in_bucket(s, bucket) > 0 for r in ranks for s in r.steps)
     return round(cause.confidence * num / (num + 1) * max(present, 0.1), 2)
-
-
-def _within(bucket: str, name: str) -> bool:
-    return name.startswith("comm.") if bucket.startswith("comm") else name == bucket

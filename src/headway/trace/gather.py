@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headway.spec import record
 from headway.spec.errors import TraceError
 from headway.spec.event import RECORDS
+from headway.spec.info import MOST_RANKS, spec_and_info
 from headway.trace.events import Events, read_events
 from headway.trace.read.file import FIX, known
+from headway.trace.read.remote import is_remote, place_of
 
 ENDINGS = (".json", ".json.gz", ".pickle", ".pkl", ".pickle.gz")  # of files that a folder is searched for; others are looked into
 _RANK = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
@@ -39,19 +41,22 @@ def gather(paths: Sequence[Path]) -> Input:
     if len(runs) > 1:
         raise TraceError("two run folders at once", where=str(paths[0]), fix="Explain one run at a time.")
     base = runs[0] if runs else Input(())
-    files = dict.fromkeys(f for i in found for f in i.files)
-    return replace(base, files=tuple(files), certain=frozenset(f for i in found for f in i.certain))
+    files: dict[str, Path] = {}
+    for file in (f for i in found for f in i.files):
+        files.setdefault(place_of(file), file)
+    return replace(base, files=tuple(files.values()), certain=frozenset(f for i in found for f in i.certain))
 
 
 def rank_in_name(source: str) -> int | None:
-    """The last number that follows "rank" or "worker" in a file's name; None without one."""
+    """The last number that follows "rank" or "worker" in a file's name; None without one that a rank can have."""
     found = _RANK.findall(Path(source).name)
-    return int(found[-1]) if found else None
+    return rank if found and (rank := int(found[-1])) < MOST_RANKS else None
 
 
 def _one(path: Path) -> Input:
     if not path.exists():
-        raise TraceError("no such trace", where=str(path), fix=FIX)
+        linked = not is_remote(path) and path.is_symlink()
+        raise TraceError("is a link that leads to nothing" if linked else "no such trace", where=str(path), fix=FIX)
     if not path.is_dir():
         return Input((path,), frozenset((path,)))
     if (path / "run.json").is_file() or any(path.glob("events*.jsonl")):
@@ -81,9 +86,8 @@ def _settings(path: Path) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     if not (path / "run.json").is_file():
         return None, {}
     try:
-        data = json.loads((path / "run.json").read_bytes())
-        return data["spec"], data.get("info") or {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return spec_and_info(record.load((path / "run.json").read_bytes()))
+    except (OSError, ValueError) as error:
         raise TraceError(f"run.json cannot be read ({error})", where=str(path), fix="Give its trace files by themselves.") from None
 
 

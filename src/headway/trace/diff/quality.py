@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from headway.spec import record
 from headway.spec.diff import Quality, Verdict
 
 _HOW: Final = ("num", "seed", "steps", "guidance")  # samples were drawn and judged; they differ: not the same judgement
@@ -28,8 +28,8 @@ def quality(a: Path, b: Path) -> tuple[tuple[Quality, ...], list[str]]:
 def _judged(path: Path) -> dict[str, Any]:
     """The judgement of a run folder; nothing if it was not judged, or not to the end."""
     try:
-        data = json.loads((path / "evaluate.json").read_bytes()) if path.is_dir() else {}
-    except (OSError, ValueError, RecursionError):
+        data = record.load((path / "evaluate.json").read_bytes()) if path.is_dir() else {}
+    except (OSError, ValueError):
         return {}
     return data if isinstance(data, dict) else {}
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from headway.spec import record
 from headway.spec.errors import TraceError
 from headway.spec.hardware import CEILINGS_SCHEMA, Ceilings, published
 from headway.trace.floor.cost import FORMATS, Costs
@@ -24,7 +24,7 @@ def ceilings_file(path: Path) -> Ceilings:
     """The ceilings in a JSON file: {"flops": {format: x}, "memory_bytes_s": y, "source": ...}. Raises TraceError."""
     fix = 'It holds {"schema": "headway.ceilings/1", "flops": {"bf16": 8e14}, "memory_bytes_s": 3e12, "source": "where from"}.'
     try:
-        data = json.loads(path.read_bytes())
+        data = record.load(path.read_bytes())
     except (OSError, ValueError) as error:
         raise TraceError(f"cannot be read as ceilings ({error})", where=str(path), fix=fix) from None
     if not isinstance(data, dict) or data.get("schema", CEILINGS_SCHEMA) != CEILINGS_SCHEMA or (found := told(data)) is None:

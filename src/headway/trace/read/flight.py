@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from headway.spec.errors import TraceError
 from headway.spec.flight import FlightEntry, FlightGroup, FlightLog, FlightStatus
+from headway.spec.info import MOST_RANKS
 from headway.trace.read.columns import as_whole
 from headway.trace.read.file import Reading
 from headway.trace.read.pickles import plain
@@ -21,7 +22,6 @@ from headway.trace.read.source import load
 
 FIX: Final = "Dump it anew: TORCH_NCCL_DUMP_ON_TIMEOUT=1, or torch._C._distributed_c10d._dump_nccl_trace()."
 _RANK: Final = re.compile(r"(?:rank|dump|trace)[-_.]?(\d+)(?:\.\w+)*$", re.IGNORECASE)
-_MOST_RANKS: Final = 1 << 20
 
 
 def read(path: Path) -> Reading:
@@ -61,7 +61,7 @@ def _json(data: bytes, path: Path) -> Any:
 def _rank(path: Path, groups: tuple[FlightGroup, ...]) -> int | None:
     """The number at the end of the file's name; else the one rank that is in all groups, since a process lists its own."""
     named = _RANK.search(path.name)
-    if named and int(named[1]) < _MOST_RANKS:
+    if named and int(named[1]) < MOST_RANKS:
         return int(named[1])
     common = reduce(set.__and__, (set(g.ranks) for g in groups if g.ranks)) if any(g.ranks for g in groups) else set()
     return common.pop() if len(common) == 1 else None
@@ -82,7 +82,7 @@ def _ranks(said: Any) -> tuple[int, ...]:
         ranks = json.loads(said) if isinstance(said, str) else said
     except (ValueError, RecursionError):
         return ()
-    sound = isinstance(ranks, (list, tuple)) and all(_whole(r) is not None and 0 <= r < _MOST_RANKS for r in ranks)
+    sound = isinstance(ranks, (list, tuple)) and all(_whole(r) is not None and 0 <= r < MOST_RANKS for r in ranks)
     return tuple(ranks) if sound else ()
 
 

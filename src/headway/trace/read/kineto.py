@@ -10,6 +10,7 @@ from typing import Any
 
 from headway.spec.breakdown import Health
 from headway.spec.errors import TraceError
+from headway.spec.info import MOST_RANKS
 from headway.trace.read.chunks import Lists, Uncut
 from headway.trace.read.collector import resting
 from headway.trace.read.file import Reading
@@ -18,8 +19,6 @@ from headway.trace.read.processes import split
 from headway.trace.read.rows import Rows
 from headway.trace.read.source import FIX, Broken, blocks, load
 from headway.trace.table import Group, Table
-
-_MOST_RANKS = 1 << 20  # beyond it a number is damage, not a rank
 
 
 def reading(path: Path) -> Reading:
@@ -98,13 +97,13 @@ def _distributed(info: Any) -> tuple[int | None, int | None, str, tuple[Group, .
     for row in said if isinstance(said, list) else ():
         if isinstance(row, dict):
             ranks = row.get("ranks")
-            members = tuple(r for r in ranks if isinstance(r, int) and 0 <= r < _MOST_RANKS) if isinstance(ranks, list) else ()
+            members = tuple(r for r in ranks if isinstance(r, int) and 0 <= r < MOST_RANKS) if isinstance(ranks, list) else ()
             complete = len(members) == row.get("pg_size", len(members))
             groups.append(Group(str(row.get("pg_name")), str(row.get("pg_desc", "")), members if complete else ()))
     rank, world = info.get("rank"), info.get("world_size")
     return (
-        rank if isinstance(rank, int) and 0 <= rank < _MOST_RANKS else None,
-        world if isinstance(world, int) and 0 < world <= _MOST_RANKS else None,
+        rank if isinstance(rank, int) and 0 <= rank < MOST_RANKS else None,
+        world if isinstance(world, int) and 0 < world <= MOST_RANKS else None,
         str(info.get("backend", "")),
         tuple(groups),
     )

@@ -7,6 +7,7 @@ only where its format must be read at random (SQLite).
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ def path_of(given: str | Path) -> Path:
 
 def place_of(path: Path) -> str:
     """What tells whether two paths are one: the address, or the path without links and dots."""
-    return str(path) if is_remote(path) else str(path.resolve())
+    return str(path) if is_remote(path) else os.path.realpath(path)
 
 
 def paths_of(given: str | Path) -> list[Path]:

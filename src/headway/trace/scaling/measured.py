@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headway.spec.breakdown import Breakdown
 from headway.spec.errors import TraceError
@@ -63,8 +64,8 @@ def _buckets(steps: Steps) -> dict[str, int]:
 def _family(path: Path, given: Input) -> str:
     """A run by its network and data; traces that say nothing of themselves by the folder that holds the sizes."""
     if given.spec is None:
-        return path.resolve().parent.name or path.name
-    model, data = given.spec.get("model") or {}, given.spec.get("data") or {}
+        return _above(path).name or path.name
+    model, data = (part if isinstance(part := given.spec.get(name), Mapping) else {} for name in ("model", "data"))
     shape = [f"{model[k]} {word}" for k, word in (("depth", "deep"), ("width", "wide")) if model.get(k)]
     return ", ".join([f"{model.get('name', 'network')} on {data.get('name', 'data')}", *shape])
 
@@ -73,11 +74,16 @@ def _configuration(path: Path, found: Breakdown, given: Input) -> dict[str, str]
     """What must be equal on a ladder."""
     device = ", ".join(models(found, given))
     if given.spec is None:
-        return {"folder": str(path.resolve().parent), "device": device}
-    mesh: Mapping[str, Any] = given.spec.get("mesh") or {}
+        return {"folder": str(_above(path)), "device": device}
+    mesh = part if isinstance(part := given.spec.get("mesh"), Mapping) else {}
     kept = {k: v for k, v in given.spec.items() if k not in _NOT_CONFIGURATION}
     layout = {f"mesh.{axis}": str(mesh[axis]) for axis in _LAYOUT if axis in mesh}
     return {"device": device, **layout, **{k: json.dumps(v, sort_keys=True, default=str) for k, v in sorted(kept.items())}}
+
+
+def _above(path: Path) -> Path:
+    """The folder that holds what `path` leads to."""
+    return Path(os.path.realpath(path)).parent
 
 
 def _scalar(value: object) -> float | None:
