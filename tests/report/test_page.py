@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from headway.report.curve import curves
 from headway.report.page import page, write_page
+from headway.report.svg import figure
 from headway.spec.breakdown import Breakdown, Health, RankBreakdown, StepBreakdown
 from headway.spec.errors import RunError
 from headway.spec.finding import Finding
@@ -253,3 +255,11 @@ def luminance(colour: str) -> float:
     parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_values_that_no_axis_can_hold_are_marked_and_not_drawn() -> None:
+    logs = [{"kind": "log", "step": k, "samples": 8 * k, "loss": v} for k, v in enumerate((1.0, 1e308, 2.0, 10**200, 1e-320, -1e308), 1)]
+    (loss,) = curves(logs)
+    assert loss.bad == (16, 32, 48)
+    assert loss.lines[0].mean == (1.0, None, 2.0, None, 0.0, None)
+    assert "<svg" in str(figure(loss, 0))

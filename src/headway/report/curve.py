@@ -12,6 +12,7 @@ from headway.report.colour import LINES
 from headway.report.format import DASH
 
 MAX_POINTS: Final = 300
+LARGEST: Final = 1e100  # that an axis is drawn to; fp32 ends at 3.4e38
 LOG_RATIO: Final = 30  # from this ratio of largest to least on, a curve is drawn on a logarithmic axis
 
 Format = Callable[[float | None], str]
@@ -133,8 +134,11 @@ def _line(name: str, colour: str, values: Sequence[Any], spans: Sequence[range])
 
 
 def _finite(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) else None
+    """A value that can be drawn: beyond LARGEST it is as good as infinite, and as near to zero as that it is zero."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or _is_bad(value):
+        return None
+    return float(value) if abs(value) > 1 / LARGEST else 0.0
 
 
 def _is_bad(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+    return isinstance(value, (int, float)) and not abs(value) <= LARGEST  # nan compares false
