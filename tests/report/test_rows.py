@@ -60,6 +60,24 @@ def test_a_row_points_to_its_parts_of_the_chart(b: Breakdown) -> None:
         assert places == want
 
 
+def test_what_cannot_be_trusted_is_one_neutral_part_of_the_chart() -> None:
+    doubt = Health(what="no_launches", count=1, withholds=("idle", "comm.all_reduce"))
+    b = dataclasses.replace(example(2, 3), health=(doubt,))
+    plain, veiled = series(example(2, 3), "buckets"), series(b, "buckets")
+    assert plain is not None and veiled is not None
+    gone = [n for n in plain["names"] if n.startswith(("idle.", "comm.all_reduce."))]
+    assert gone and veiled["names"] == [*(n for n in plain["names"] if n not in gone), "(not shown)"]
+    view, before = veiled["views"][0], plain["views"][0]
+    assert view["wall"] == before["wall"] == [sum(cells) for cells in zip(*view["cells"], strict=True)]
+    part = partition(b, "buckets")
+    for row, places in zip(part.rows, chart_parts(part), strict=True):
+        names = {veiled["names"][k] for k in places}
+        want = {n for n in plain["names"] if n == row.name or (row.depth == 0 and n.startswith(f"{row.name}."))}
+        assert names == {"(not shown)" if n in gone else n for n in want}
+    grid = heat(b)
+    assert grid is not None and "idle" not in grid["metrics"] and "compute" in grid["metrics"]
+
+
 def test_many_steps_are_binned_and_said_so() -> None:
     b = example(3, 1000)
     data = series(b, "buckets")

@@ -155,19 +155,22 @@ def _table(part: Partition, view: Mapping[str, Any]) -> Html:
 
 
 def chart_parts(part: Partition) -> list[list[int]]:
-    """For each row, the places of its parts in the chart: a head stands for the rows below it. Chart and table have one order."""
-    leaves = [not (row.depth == 0 and i + 1 < len(part.rows) and part.rows[i + 1].depth == 1) for i, row in enumerate(part.rows)]
+    """For each row, the places of its parts in the chart: a head stands for the rows below it. Chart and table have one order; what is
+    not shown is one part of the chart, the last.
+    """
+    rows = part.rows
+    leaves = [not (row.depth == 0 and i + 1 < len(rows) and rows[i + 1].depth == 1) for i, row in enumerate(rows)]
+    last = sum(leaf and not row.withheld for row, leaf in zip(rows, leaves, strict=True))
+    shown = iter(range(last))
     places: list[list[int]] = []
     head: list[int] = []
-    num_leaves = 0
-    for row, leaf in zip(part.rows, leaves, strict=True):
-        mine = [num_leaves] if leaf else []
+    for row, leaf in zip(rows, leaves, strict=True):
+        mine = [last if row.withheld else next(shown)] if leaf else []
         if row.depth == 0:
             head = mine
         else:
-            head += mine
+            head += [k for k in mine if k not in head]
         places.append(head if row.depth == 0 else mine)
-        num_leaves += leaf
     return places
 
 

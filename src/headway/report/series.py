@@ -12,7 +12,9 @@ from typing import Any, Final
 from headway.report.colour import RAMP, colours
 from headway.report.rows import HEADS, Kind, fold, labelled, totals
 from headway.spec.breakdown import Breakdown, StepBreakdown, group
+from headway.spec.health import withheld
 
+NOT_SHOWN: Final = "(not shown)"
 MAX_BINS: Final = 240  # bars of a chart
 MAX_VIEWS: Final = 16  # devices with a chart of their own
 MAX_NAMES: Final[Mapping[Kind, int]] = {"buckets": 48, "phases": 24, "modules": 24}
@@ -31,6 +33,7 @@ def series(breakdown: Breakdown, kind: Kind) -> dict[str, Any] | None:
     if not devices:
         return None
     names = fold(totals(breakdown, kind), MAX_NAMES[kind])
+    names = _veiled(names, breakdown) if kind == "buckets" else names
     means = [sum(s.wall_ns for s in steps) / len(steps) for _, steps in devices]
     chosen = [devices[i] for i in extremes(means, MAX_VIEWS)]
     num_views = len(chosen) + (len(devices) > 1)
@@ -45,6 +48,13 @@ def series(breakdown: Breakdown, kind: Kind) -> dict[str, Any] | None:
         "views": [_view(label, steps, kind, names, place, len(bins)) for label, steps in everyone + chosen],
         "note": _note(len(numbers), per_bin, len(devices), len(chosen)),
     }
+
+
+def _veiled(names: Mapping[str, list[str]], breakdown: Breakdown) -> dict[str, list[str]]:
+    """`names` with those that a doubt forbids to show as one, so that a bar still is the step."""
+    shown = {n: members for n, members in names.items() if withheld(breakdown.health, n) is None}
+    rest = [m for n, members in names.items() if n not in shown for m in members]
+    return shown | ({NOT_SHOWN: rest} if rest else {})
 
 
 def extremes(means: Sequence[float], limit: int) -> list[int]:
@@ -77,7 +87,7 @@ def heat(breakdown: Breakdown) -> dict[str, Any] | None:
                 old = grid[i // per_row][place[s.step]]
                 grid[i // per_row][place[s.step]] = ns if old is None else max(old, ns)
     labels = [_span(devices[i][0], devices[min(i + per_row, len(devices)) - 1][0]) for i in range(0, len(devices), per_row)]
-    shown = ("step time", *HEADS)
+    shown = ("step time", *(h for h in HEADS if withheld(breakdown.health, h) is None))
     parts = [f"{per_bin} steps"] * (per_bin > 1) + [f"{per_row} ranks"] * (per_row > 1)
     return {
         "rows": labels,
