@@ -26,7 +26,7 @@ def read(name: str) -> dict[str, Any]:
 def results() -> str:
     """What is promised and what was measured, a row each."""
     parity, kills, truth, overhead, explain = map(read, ("parity", "kills", "truth", "overhead", "explain_speed"))
-    large, scaling = read("explain_large"), read("scaling")
+    large, scaling, fleet = map(read, ("explain_large", "scaling", "fleet"))
     ladders = sum(r["ladders"] for r in scaling["synthetic"])
     worst = {p: max(r["worst_relative"] for r in parity["rows"] if r["precision"] == p) for p in ("fp32", "fp64")}
     layouts = len({r["layout"] for r in parity["rows"]})
@@ -91,6 +91,13 @@ def results() -> str:
             "another million events, from 2 to 5 and from 5 to 10 copies of a trace, CPU seconds",
             " and ".join(f"{s:.2f}" for s in large["cpu_s_per_million_events"]),
             "linear",
+            "[bench](src/headway/bench/README.md)",
+        ),
+        (
+            f"`headway explain` of {fleet['files']} ranks, {fleet['json_gb']:.0f} GB of traces, through {fleet['workers']} processes: time; "
+            "peak memory of one that reads, of the one that replays all ranks",
+            f"{fleet['wall_s']:.0f} s; {fleet['worker_peak_mb']} MB, {fleet['parent_peak_not_mapped_mb'] / 1000:.1f} GB",
+            "one file a process",
             "[bench](src/headway/bench/README.md)",
         ),
         (
