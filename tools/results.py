@@ -94,8 +94,8 @@ def results() -> str:
             "[bench](src/headway/bench/README.md)",
         ),
         (
-            f"`headway explain` of {fleet['files']} ranks, {fleet['json_gb']:.0f} GB of traces, through {fleet['workers']} processes: time; "
-            "peak memory of one that reads, of the one that replays all ranks",
+            f"`headway explain` of {fleet['files']} ranks, {fleet['json_gb']:.0f} GB of traces, through {fleet['workers']} processes: "
+            "time; peak memory of one that reads, of the one that replays all ranks",
             f"{fleet['wall_s']:.0f} s; {fleet['worker_peak_mb']} MB, {fleet['parent_peak_not_mapped_mb'] / 1000:.1f} GB",
             "one file a process",
             "[bench](src/headway/bench/README.md)",
