@@ -110,6 +110,7 @@ def account(
     ]
     lateness = late(seats, [p.host for _, _, p in placed], meeting)
     run = replay(seats, [part.script for _, _, part in placed], meeting, least.parts)
+    slower = stragglers(seats, measured, meeting)
     rows = _with_flops(_merge(measured, given), given)
     memory = _memory(ranked, [f for f in files if f.memory and not f.parts], given)
     if not rows and not memory and not others:
@@ -129,11 +130,18 @@ def account(
             "critical_path": critical_path(run) if run else None,
         },
         findings=supported(
-            findings(rows, {row["rank"]: row["wait_ns"] for row in lateness}, run, given.spec, [(rank, f.retries) for rank, f in ranked]),
+            findings(
+                rows,
+                {row["rank"]: row["wait_ns"] for row in lateness},
+                run,
+                given.spec,
+                [(rank, f.retries) for rank, f in ranked],
+                slow=None if slower is None else {s.rank for s in slower if s.kind == "compute"},
+            ),
             notes,
         ),
         cliffs=_cliffs(given.events),
-        stragglers=stragglers(seats, measured, meeting),
+        stragglers=slower or (),
         memory=memory,
         **others.fields(),
     )

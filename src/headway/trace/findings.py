@@ -7,7 +7,7 @@ over steps and devices. A nanosecond is claimed by one finding only: causes are 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -124,9 +124,11 @@ def findings(
     run: Replay | None,
     spec: Mapping[str, Any] | None,
     retries: Sequence[tuple[int, Retries]] = (),
+    *,
+    slow: Collection[int] | None = None,
 ) -> tuple[Finding, ...]:
     """Findings over all profiled steps. `late` is time that each rank made others wait; `spec` the settings of a run of ours;
-    `retries` those of allocators, by rank.
+    `retries` those of allocators, by rank; `slow` the ranks whose compute is slower by more than chance, None if that cannot be told.
     """
     profiled = [replace(r, steps=kept) for r in ranks if (kept := tuple(s for s in r.steps if s.buckets))]
     if run is None or not profiled or not run.base.step_ns > 0:
@@ -135,7 +137,7 @@ def findings(
     idle = {n.removeprefix("idle.") for s in steps for n, ns in s.buckets.items() if ns and n.startswith("idle.")}
     wait = statistics.fmean(sum(ns for n, ns in s.buckets.items() if n.startswith("comm.") and n.endswith(".wait")) for s in steps)
     worst = max(late, key=lambda r: late[r]) if late and wait >= LEAST_SHARE * run.base.step_ns else None
-    found = answers(run, list(questions(run, idle, worst)), LEAST_SHARE * run.base.step_ns)
+    found = answers(run, list(questions(run, idle, worst, slow)), LEAST_SHARE * run.base.step_ns)
     return tuple(_finding(a, run, profiled, late, wait, spec, retries) for a in found if round(a.gain_ns) > 0)
 
 

@@ -49,8 +49,11 @@ class _Series:
     evidence: tuple[str, ...]
 
 
-def stragglers(seats: Sequence[Seat], rows: Sequence[RankBreakdown], meeting: Meeting) -> tuple[Straggler, ...]:
-    """The stragglers of a run, worst first. `rows` are the measured breakdowns of `seats`; several windows of one device are one."""
+def stragglers(seats: Sequence[Seat], rows: Sequence[RankBreakdown], meeting: Meeting) -> tuple[Straggler, ...] | None:
+    """The stragglers of a run, worst first; None where ranks or steps are too few to tell.
+
+    `rows` are the measured breakdowns of `seats`; several windows of one device are one.
+    """
     units = list(dict.fromkeys((s.rank, s.work.device) for s in seats))
     unit = [units.index((s.rank, s.work.device)) for s in seats]
     told: list[dict[int, StepBreakdown]] = [{} for _ in units]
@@ -58,7 +61,7 @@ def stragglers(seats: Sequence[Seat], rows: Sequence[RankBreakdown], meeting: Me
         told[u] |= {s.step: s for s in row.steps if s.buckets}
     steps = _steps(told)
     if len(steps) < _ENOUGH or len(units) < 2:
-        return ()
+        return None
     ranks = [rank for rank, _ in units]
     wall = float(np.median([[of[k].wall_ns for k in steps] for of in told]))
     series = _compute(seats, unit, ranks, steps)

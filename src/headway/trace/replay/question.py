@@ -65,13 +65,15 @@ def answers(run: Replay, asked: Sequence[Question], least_ns: float) -> list[Ans
     return sorted(out, key=lambda a: -a.gain_ns)
 
 
-def questions(run: Replay, idle: Collection[str], late: int | None) -> Iterator[Question]:
-    """Everything to be asked of a run in which devices are idle for the causes `idle`, and others wait for the rank `late`."""
+def questions(run: Replay, idle: Collection[str], late: int | None, slow: Collection[int] | None = None) -> Iterator[Question]:
+    """Everything to be asked of a run in which devices are idle for the causes `idle`, others wait for the rank `late`, and only ranks of
+    `slow` are slower by more than chance (None: any may be).
+    """
     for cause in IDLE_CAUSES:
         if cause in idle and cause != "unknown":
             yield Question(cause, f"idle.{cause}", Change(without=frozenset((cause,))))
     yield from _classes(run)
-    yield from _slow_ranks(run)
+    yield from (q for q in _slow_ranks(run) if slow is None or q.rank in slow)
     yield from _slow_links(run)
     if any(len(s.work.comm) for s in run.seats):
         yield Question("overlap", "comm", Change(hidden=True))
