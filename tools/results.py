@@ -88,6 +88,13 @@ def results() -> str:
             "[bench](src/headway/bench/README.md)",
         ),
         (
+            "the same over a bare typed decode of its bytes; where its CPU seconds go",
+            f"{large['cpu_over_bare_decode']:.1f}; "
+            + ", ".join(f"{stage} {s:.1f}" for stage, s in sorted(large["stages_cpu_s"].items(), key=lambda x: -x[1])),
+            "",
+            "[bench](src/headway/bench/README.md)",
+        ),
+        (
             "another million events, from 2 to 5 and from 5 to 10 copies of a trace, CPU seconds",
             " and ".join(f"{s:.2f}" for s in large["cpu_s_per_million_events"]),
             "linear",
